@@ -27,7 +27,7 @@ SHORT = WorkloadSpec(transaction_count=16, think_ms=3000, rest_ms=6000)
 TINY = Profile("tiny", SHORT.transaction_count, 80, 0, exposure_min=20, repeats="first", side_states_max=80)
 # The careless program gives a new file its name before its bytes are durable. Alone, both become durable at once; the
 # mended program syncs the bytes first.
-_PROGRAM = """#!/usr/bin/python3
+_PYTHON = """#!/usr/bin/python3
 import os, sys, time
 LINE = b"%0599d\\n"
 if sys.argv[1] == "run":
@@ -50,6 +50,30 @@ else:
             whole = open(name, "rb").read() == LINE % number
             print(f"have {{number}}" if whole else f"torn {{number}} it has a name and no bytes")
 """
+_SHELL = """#!/bin/sh
+if [ "$1" = recover ]; then
+    for name in *.done; do
+        i=${{name%.done}}
+        if [ "$(cat $name)" = "$(printf '%0599d' "$i")" ]; then
+            echo "have $i"
+        elif [ -e $name ]; then
+            echo "torn $i it has a name and no bytes"
+        fi
+    done
+    exit
+fi
+i=0
+while [ $i -lt "$5" ]; do
+    i=$((i + 1))
+    printf '%0599d\\n' $i > new
+    if {mended}; then sync new; fi
+    mv new $i.done
+    sleep 0.05
+    sync $i.done .
+    echo "ack $i"
+    read -r ok
+done
+"""
 
 
 @pytest.fixture
@@ -59,14 +83,19 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
-    ("mended", "neighbour", "result"),
-    [(False, None, Result.KEPT), (False, "sync", Result.BROKEN), (True, "sync", Result.KEPT)],
-    ids=["alone", "beside-a-neighbour", "mended"],
+    ("program", "neighbour", "result"),
+    [
+        (_PYTHON.format(mended=False), None, Result.KEPT),
+        (_PYTHON.format(mended=False), "sync", Result.BROKEN),
+        (_PYTHON.format(mended=True), "sync", Result.KEPT),
+        (_SHELL.format(mended="false"), "sync", Result.BROKEN),
+        (_SHELL.format(mended="true"), "sync", Result.KEPT),
+    ],
+    ids=["alone", "beside-a-neighbour", "mended", "shell", "shell-mended"],
 )
 def test_a_program_that_names_a_file_before_its_bytes_are_durable_is_found_beside_a_neighbour(
-    tmp_path: Path, neighbour: str | None, result: Result, *, mended: bool
+    tmp_path: Path, program: str, neighbour: str | None, result: Result
 ) -> None:
-    program = _PROGRAM.format(mended=mended)
     # The control of a promise that was kept says that the cuts could have shown a loss.
     summary = measured_program(tmp_path, program, "powercut", "atomic", neighbour, controls=result is Result.KEPT)
     assert summary.controls or result is Result.BROKEN
