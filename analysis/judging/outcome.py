@@ -141,7 +141,7 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
         return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
     compared = compare(outcome.measured)
     plan = outcome.measured.plan
-    notes = (_note_on_shown(outcome, promise), steps_text(outcome), _note_on_repetition(outcome))
+    notes = (note_on_shown(outcome, promise), steps_text(outcome), _note_on_repetition(outcome))
     shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note, *notes)))
     broken_by = worst_first(verdict for verdict in outcome.measured.verdicts if violates(promise, verdict))
     if broken_by:
@@ -191,7 +191,8 @@ def _uncut(plan: PlanFacts) -> str:
     return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
 
 
-def _note_on_shown(outcome: Outcome, promise: Promise) -> str:
+def note_on_shown(outcome: Outcome, promise: Promise) -> str:
+    """Return how many states lost what was shown after a restart and is promised by nobody; empty for none."""
     count = sum(verdict.lost_shown > 0 for verdict in outcome.measured.verdicts)
     if promise.covers_shown or not count:
         return ""

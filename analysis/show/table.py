@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rig.analysis.dossiers import Keeps
 from rig.analysis.judging import coverage, known_bugs, mutations, protocol
 from rig.analysis.judging.metrics import Outcome, loses, loss_of, worst_first
-from rig.analysis.judging.outcome import Result, Row, Summary, blindness, steps_text
+from rig.analysis.judging.outcome import Result, Row, Summary, blindness, note_on_shown, steps_text
 from rig.analysis.show import grid, phases, sidebyside
 from rig.contract.faultspecs import DISHONEST_FAULTS
 from rig.contract.results import Verdict, VerdictKind
@@ -311,10 +311,14 @@ def _style(row: Row) -> str:
 
 
 def explanation(row: Row) -> list[str]:
-    """Return the lines below the table for a result that is not green: the reasons, and the commands to paste."""
-    if row.judgement.result is Result.KEPT or (row.judgement.result is Result.NOT_JUDGED and not row.is_withheld):
-        return []
+    """Return the lines below the table for a result that is not green: the reasons, and the commands to paste.
+
+    A green one may lose what a restart has shown: that gets lines too, because the table shows the loss.
+    """
     scenario_id = row.outcome.scenario.id
+    if row.judgement.result is Result.KEPT or (row.judgement.result is Result.NOT_JUDGED and not row.is_withheld):
+        shown = note_on_shown(row.outcome, row.promise) if row.promise and row.judgement.result is Result.KEPT else ""
+        return [f"{row.judgement.result.value} {scenario_id}: {shown}", *worst_lines(row)] if shown else []
     lines = [f"{row.judgement.result.value} {scenario_id}: {'; '.join(row.judgement.reasons)}"]
     if row.judgement.result is Result.BROKEN and row.promise and row.promise.note:
         lines.append(f"  {row.promise.note}")

@@ -11,6 +11,7 @@ from rig.analysis.judging.controls import check_controls
 from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.promises import promise_for, violates
+from rig.analysis.show.table import explanation
 from rig.campaign.evidence import require_choice
 from rig.contract.errors import UsageError
 from rig.contract.results import LiveFinding, MeasuredScenario, Verdict, VerdictKind
@@ -59,6 +60,11 @@ def test_a_loss_of_what_was_only_shown_is_a_fact_beside_a_promise_that_is_kept()
     assert Result.KEPT is row.judgement.result
     assert any("1 states lost what had only been shown" in reason for reason in row.judgement.reasons)
     assert 1 == row.outcome.losing_count
+    # The table shows the loss, so a line below it says what it is.
+    note, replay = explanation(row)
+    assert note.startswith(f"kept {row.outcome.scenario.id}: 1 states lost what had only been shown, after a restart")
+    assert replay.startswith("  rig replay ")
+    assert [] == explanation(replace(row, outcome=outcome(measured_scenario(WAL_FULL, durable(20), FAULT))))
     broken = summarise(group(measured_scenario(WAL_FULL, [lost(2, 1), *durable(20)], FAULT)), 5)
     assert Result.BROKEN is broken.result
 
