@@ -2,7 +2,8 @@
 
 A scenario gets worse if
 - its promise is broken, and was kept, not judged or not recorded;
-- its loss is above its span: the worst state, the mean, or the share of damaged states;
+- its loss is above its span: the worst state, the mean, or the share of damaged states. With another seed a few states
+  that lose more count for nothing, as long as chance explains that the recorded run had none of them;
 - its exposure is below its span;
 - its speed is below its span. Virtual speed is exact: with the same seed one per cent is worse. With another seed the
   workload is another one, and the span is what both runs tell about a third.
@@ -17,12 +18,13 @@ fails. Each change names the recorded and the new figure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rig.analysis.history import spans
 from rig.analysis.history.baseline import Baseline, Entry, entry_of, key_of
 from rig.analysis.history.spans import FigureSpan
+from rig.analysis.judging.metrics import loss_of, outcome
 from rig.analysis.judging.outcome import Result, Row, Summary
 
 # With the same seed, a virtual speed that differs by more is another speed.
@@ -107,8 +109,22 @@ def _of_scenario(name: str, old: Entry | None, row: Row, profile: str) -> Iterat
         yield False, Change(name, Aspect.PROMISE, f"{result.value}; the baseline has {old.result}")
     new = entry_of(row, profile)
     if old.evidence.is_as_long_as(new.evidence):
+        if old.evidence.seed != new.evidence.seed:
+            usual = entry_of(_without_rare_losses(old, row), profile)
+            new = replace(new, lost_max=usual.lost_max, lost_mean=usual.lost_mean)
         for is_worse, aspect, text in _of_figures(old, new):
             yield is_worse, Change(name, aspect, text)
+
+
+def _without_rare_losses(old: Entry, row: Row) -> Row:
+    """Return a scenario without the states that lose more than the span, if chance alone may have kept them unseen."""
+    measured, span = row.outcome.measured, old.lost_max
+    large = [verdict for verdict in measured.verdicts if span and span.is_above(loss_of(verdict) or 0)]
+    contents = len({verdict.exposure for verdict in large})
+    usual = tuple(verdict for verdict in measured.verdicts if verdict not in large)
+    if not (large and usual and spans.is_chance(contents, row.outcome.exposure_count, round(old.exposure.value))):
+        return row
+    return replace(row, outcome=outcome(replace(measured, verdicts=usual)))
 
 
 def _of_figures(old: Entry, new: Entry) -> Iterator[tuple[bool, Aspect, str]]:

@@ -53,10 +53,12 @@ def mean_loss(measured: MeasuredScenario, judged: Sequence[Verdict], lost: Calla
     value = statistics.fmean(values)
     means = [statistics.fmean(map(lost, batch)) for batch in _batches(measured, judged)]
     spread = _spread(means)
-    # A loss that one run in many shows is not seen in the batches of the others.
+    # A loss that one run in many shows is not seen in the batches of the others, and where all lose the same, a larger
+    # one is not.
     exposures = len({verdict.exposure for verdict in judged})
     losing = len({verdict.exposure for verdict in judged if lost(verdict)})
-    rare = (upper_bound(losing, exposures, CONFIDENCE) - losing / exposures) * max(*values, 1)
+    unseen = upper_bound(losing, exposures, CONFIDENCE) - losing / exposures
+    rare = max(unseen, upper_bound(0, exposures, CONFIDENCE)) * max(*values, 1)
     high = value + max(spread, _TWO_RUNS * rare)
     return FigureSpan(value, max(0.0, value - spread), high if math.isfinite(high) else None)
 
@@ -100,6 +102,11 @@ def count(value: int) -> FigureSpan:
     """Return how many distinct things were seen, as a count of independent sightings."""
     spread = _TWO_RUNS * _z() * math.sqrt(value)
     return FigureSpan(value, max(0, math.floor(value - spread)), None)
+
+
+def is_chance(count: int, here: int, there: int) -> bool:
+    """Return whether chance explains that all `count` of a rare kind are among these `here`, none among others."""
+    return math.comb(here, count) / math.comb(here + there, count) > 1 - CONFIDENCE
 
 
 def _batches(measured: MeasuredScenario, judged: Sequence[Verdict]) -> list[list[Verdict]]:

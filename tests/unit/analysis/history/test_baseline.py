@@ -90,7 +90,7 @@ WORSE: dict[str, tuple[Callable[[], list[MeasuredScenario]], str, Aspect, str]] 
         lambda: recorded_anew(run(normal=losing(range(40))), 2), NORMAL, Aspect.LOSS, "lost on average: ",
     ),
     "a larger worst loss": (
-        lambda: recorded_anew(run(normal=[*losing(range(6)), verdict(VerdictKind.LOST_SUFFIX, 39, "x", acked=40)]), 2),
+        lambda: recorded_anew(run(normal=[*losing(range(6)), verdict(VerdictKind.LOST_SUFFIX, 39, "x", acked=40)]), 1),
         NORMAL, Aspect.LOSS, "lost by the worst state: 39, recorded 5 (up to ",
     ),
     "more damage": (
@@ -176,6 +176,13 @@ def test_another_seed_is_slower_if_all_transactions_are_and_not_if_a_few_stall()
     assert () == since(taking(even), recorded_anew(taking(stalled), 2)).worse
     slow = [round(1.6 * latency) for latency in even]
     assert {Aspect.SPEED} == {change.aspect for change in since(taking(even), recorded_anew(taking(slow), 2)).worse}
+
+
+@pytest.mark.parametrize(("seed", "count", "is_worse"), [(2, 1, False), (2, 8, False), (2, 20, True), (1, 1, True)])
+def test_few_states_that_lose_more_are_chance_under_another_seed(seed: int, count: int, *, is_worse: bool) -> None:
+    rare = [verdict(VerdictKind.LOST_SUFFIX, 30, f"rare{number}", acked=40) for number in range(count)]
+    found = since(run(normal=losing([1])), recorded_anew(run(normal=[*losing([1]), *rare]), seed))
+    assert is_worse is any(change.aspect is Aspect.LOSS for change in found.worse), found.worse
 
 
 def test_no_answer_is_never_green_and_replaces_no_entry() -> None:
