@@ -102,15 +102,26 @@ def blame_calls(
 
 
 def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
-    """Return the last write to each file that no sync of the file followed up to the end of a transaction's commit."""
-    ends = [rank for rank, call in enumerate(calls) if call.number == transaction and call.phase in _COMMITS]
+    """Return the last write to each file that no sync of the file followed in time.
+
+    First come files that a transaction's commit left so, then those of what the program did until the next transaction.
+    """
+    own = [(rank, call.phase in _COMMITS) for rank, call in enumerate(calls) if call.number == transaction]
+    commits = [rank for rank, is_commit in own if is_commit]
+    if not commits:
+        return []
+    by_path = _unsynced_by_path(calls[: own[-1][0] + 1])
+    return list((_unsynced_by_path(calls[: commits[-1] + 1]) | by_path).values())
+
+
+def _unsynced_by_path(calls: Sequence[SeenCall]) -> dict[str, Blame]:
     blames: dict[str, Blame] = {}
-    for call in calls[: ends[-1] + 1] if ends else ():
+    for call in calls:
         if call.name == CallName.SYNC:
             blames = {path: blame for path, blame in blames.items() if call.path not in {path, ""}}
         elif call.name in _WRITES:
             blames[call.path] = Blame(None, call, None, call.role or call.path, is_apart=True)
-    return list(blames.values())
+    return blames
 
 
 def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:

@@ -139,6 +139,12 @@ def test_files_that_were_not_synced_by_then_are_those_with_a_write_after_their_l
     assert ["db", "log"] == [blame.missing for blame in unsynced_files(seen, 2)]
     assert all(blame.is_apart for blame in unsynced_files(seen, 2))
     assert ["db", "table"] == [blame.missing for blame in unsynced_files(seen, 1)]
+    # What it does after the acknowledgement comes last, and a sync by then is no sync in time.
+    later = calls(
+        *seen[:5], call("write", "db", number=2, phase="acked", offset_bytes=9),
+        call("sync", "log", number=2, phase="acked"), call("write", "vacuumed", number=2, phase="acked"), seen[-1],
+    )  # fmt: skip
+    assert ["db", "table", "log", "vacuumed"] == [blame.missing for blame in unsynced_files(later, 2)]
     everything = calls(*seen[:5], call("sync", "", number=2))
     assert [] == unsynced_files(everything, 2)
     assert [] == unsynced_files(seen, 9)
