@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "grouplog"
 RECORD_BYTES = 600
 
 
-@pytest.fixture(scope="module", params=["grouplog.c", "grouplog.py", "grouplog.js"])
+@pytest.fixture(scope="module", params=["grouplog.c", "grouplog", "grouplog.js"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program in a language."""
     source = FOLDER / str(request.param)
