@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rig.analysis.dossiers import Keeps
 from rig.analysis.judging.metrics import Outcome
 from rig.analysis.judging.outcome import Result, Summary
 from rig.contract.results import PhaseFacts
@@ -81,8 +82,16 @@ def _share_tried(outcome: Outcome) -> float:
 
 
 def few_pairs(summary: Summary) -> str:
-    """Return sentences for the answer of a run: what few pairs leave open, and what more states would change."""
-    outcomes = [phase.outcome for phase in phases(summary) if phase.outcome.measured.plan.pair_count]
+    """Return sentences for the answer of a run: what few pairs leave open, and what more states would change.
+
+    Where nothing is promised, nothing is claimed that a missing flush could prove wrong.
+    """
+    promised = [
+        row.outcome
+        for row in summary.rows
+        if row.promise and row.promise.keeps is not Keeps.ANYTHING and not row.is_sabotaged
+    ]
+    outcomes = [outcome for outcome in promised if outcome.measured.plan.pair_count]
     few = sorted((outcome for outcome in outcomes if _share_tried(outcome) < _PAIRS_FEW), key=_share_tried)
     if not few:
         return ""

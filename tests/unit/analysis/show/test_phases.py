@@ -86,6 +86,8 @@ def test_the_answer_says_what_few_pairs_leave_open_and_what_more_states_would_tr
         "A flush that is missing between two of the other writes may not show. `--states 640` tries 19 of them."
     ) in answer
     assert "Few pairs" not in table_text(summarise([scenario_of("full", 10)], 1), 2000)
+    # Nothing is promised at OFF.
+    assert "Few pairs" not in table_text(summarise([scenario_of("full", 10), scenario_of("off", 1)], 1), 2000)
 
 
 def test_the_answer_says_what_few_tears_leave_open_of_a_promise_that_was_kept() -> None:
