@@ -50,9 +50,9 @@ check: programs $(STAMP)  ## style, types and the fast unit tests, before each c
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=check -m 'not slow' tests/unit || status=$$?; \
 	wait $$types && exit $$status
 
-test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (10 min)
+test: lint unit representative  ## style, types, all unit tests, and the representative tests in machines (10 to 14 min)
 
-test-all: lint unit machines  ## everything (29 min)
+test-all: lint unit machines  ## everything (30 to 52 min)
 
 representative: programs-of-test $(STAMP) image  ## the tests in machines that make test runs
 	@$(PYTEST) --durations 20 -m representative tests/vm tests/durability

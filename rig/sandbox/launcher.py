@@ -46,6 +46,9 @@ def main() -> NoReturn:
     orders: dict[str, Any] = json.loads(sys.argv[1])
     lacking: dict[str, str] = {}
     linux.die_with_parent(signal.SIGKILL)
+    # The kernel tells of a parent that ends from now on.
+    if os.getppid() != orders["parent"]:
+        os._exit(_EXIT_NOT_STARTED)
     if (cpu := orders["cpu"]) is not None:
         os.sched_setaffinity(0, {cpu})
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -73,7 +73,7 @@ class Sandbox:
                     os.fchmod(descriptor, mode | wanted)
 
     def command(self, program: Sequence[str], *, without: Sequence[str] = (), says: bool = False) -> list[str]:
-        """Return the command that starts a program in this sandbox, unless a layer is missing that this host has.
+        """Return the command with which this process starts a program, unless a layer is missing that this host has.
 
         `without` leaves out layers, for tests. If the launcher `says` why layers are missing, as a JSON object on its
         standard output, any may be.
@@ -105,6 +105,8 @@ class Sandbox:
             "without": list(without),
             "may_lack": may_lack,
             "says": says,
+            # A machine whose parent is another process was left behind.
+            "parent": os.getpid(),
         }
         return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(orders), *program]
 
