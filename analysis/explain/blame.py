@@ -104,7 +104,7 @@ def blame_calls(
 def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
     """Return the last write to each file that no sync of the file followed in time.
 
-    First come files that a transaction's commit left so, then those of what the program did until the next transaction.
+    First come files that a transaction's commit left unsynced, then files that were unsynced when the next one began.
     """
     own = [(rank, call.phase in _COMMITS) for rank, call in enumerate(calls) if call.number == transaction]
     commits = [rank for rank, is_commit in own if is_commit]

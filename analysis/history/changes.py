@@ -117,12 +117,15 @@ def _of_scenario(name: str, old: Entry | None, row: Row, profile: str) -> Iterat
 
 
 def _without_rare_losses(old: Entry, row: Row) -> Row:
-    """Return a scenario without the states that lose more than the span, if chance alone may have kept them unseen."""
+    """Return a scenario without the states that lose more than the span, if chance alone may have kept them unseen.
+
+    States with the same content and the same acknowledged transactions count once.
+    """
     measured, span = row.outcome.measured, old.lost_max
-    large = [verdict for verdict in measured.verdicts if span and span.is_above(loss_of(verdict) or 0)]
-    contents = len({verdict.exposure for verdict in large})
-    usual = tuple(verdict for verdict in measured.verdicts if verdict not in large)
-    if not (large and usual and spans.is_chance(contents, row.outcome.exposure_count, round(old.exposure.value))):
+    usual = tuple(verdict for verdict in measured.verdicts if not (span and span.is_above(loss_of(verdict) or 0)))
+    every, common = ({(each.exposure, each.acked) for each in verdicts} for verdicts in (measured.verdicts, usual))
+    rare_count = len(every - common)
+    if not (usual and rare_count and spans.is_chance(rare_count, len(every), old.evidence.states)):
         return row
     return replace(row, outcome=outcome(replace(measured, verdicts=usual)))
 

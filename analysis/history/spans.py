@@ -93,7 +93,7 @@ def widen(old: FigureSpan, new: FigureSpan) -> FigureSpan:
 
 
 def _rate(mean_s: float, spread_s: float) -> FigureSpan:
-    """Return a speed, given the mean time of a transaction and how far that of another run may lie from it."""
+    """Return a speed, given the mean time of a transaction and how far another run's mean may lie from it."""
     slowest, fastest = mean_s + spread_s, mean_s - spread_s
     return FigureSpan(1 / mean_s, 1 / slowest if math.isfinite(slowest) else None, 1 / fastest if fastest > 0 else None)
 

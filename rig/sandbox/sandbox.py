@@ -105,7 +105,7 @@ class Sandbox:
             "without": list(without),
             "may_lack": may_lack,
             "says": says,
-            # A machine whose parent is another process was left behind.
+            # If the launcher has another parent, this process has died, and nothing may start.
             "parent": os.getpid(),
         }
         return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(orders), *program]

@@ -44,7 +44,7 @@ def carry_out(program: Path, folder: Path, *words: str, is_full: bool = False) -
     lines = []
     with subprocess.Popen(
         command, cwd=folder, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        preexec_fn=fill_the_disk if is_full else None,  # noqa: PLW1509 - no thread of ours is at work
+        preexec_fn=fill_the_disk if is_full else None,  # noqa: PLW1509 - this process has no other thread
     ) as process:  # fmt: skip
         assert process.stdin
         assert process.stdout

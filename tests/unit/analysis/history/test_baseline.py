@@ -185,6 +185,12 @@ def test_few_states_that_lose_more_are_chance_under_another_seed(seed: int, coun
     assert is_worse is any(change.aspect is Aspect.LOSS for change in found.worse), found.worse
 
 
+def test_one_content_that_loses_more_at_many_transactions_is_no_chance() -> None:
+    still = [verdict(VerdictKind.LOST_SUFFIX, 10 + number, "still", acked=10 + number) for number in range(31)]
+    found = since(run(normal=losing([1])), recorded_anew(run(normal=[*losing([1]), *still]), 2))
+    assert any(change.aspect is Aspect.LOSS for change in found.worse), found.worse
+
+
 def test_no_answer_is_never_green_and_replaces_no_entry() -> None:
     doubtful = run(full=durable(10))
     found = since(run(), doubtful)
