@@ -34,14 +34,19 @@ def measured_program(
     controls: bool = True,
     progress: Progress | None = None,
     repeats: Literal["all", "none"] = "none",
+    image: Path | None = None,
+    states: int = _BRIEF.states_max,
 ) -> Summary:
-    """Measure a script under a fault; raise AssertionError if a scenario could not be measured."""
+    """Measure a script under a fault; raise AssertionError if a scenario could not be measured.
+
+    It counts as tested with a quarter as many contents as `states`.
+    """
     (folder / "program").write_text(text)
     chosen = programs.select(
-        str(folder / "program"), "ext4", [fault], promise,
+        str(folder / "program"), "ext4", [fault], promise, image,
         controls=controls, workload="own", neighbour=neighbour, clients=clients,
     )  # fmt: skip
-    profile = replace(_BRIEF, repeats=repeats)
+    profile = replace(_BRIEF, repeats=repeats, states_max=states, side_states_max=states, exposure_min=states // 4)
     scenarios = matrix.configure(chosen.scenarios, profile, seed=seed, library=chosen.build.name, think_ms=200)
     run = Run.create(folder / "run", {})
     with guests([chosen.build]) as source:

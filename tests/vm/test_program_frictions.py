@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -41,30 +42,9 @@ else:
         print("the log ends after", len(whole), "lines", file=sys.stderr)
     print("".join("have " + line + chr(10) for line in whole), end="")
 """
-# Two threads race: each waits for a disk of the host, and nobody knows when that answers.
-_RACING = """#!/usr/bin/python3
-import mmap, os, sys, threading, time
-def write(log, number, half):
-    disk = os.open("/dev/vdb", os.O_RDONLY | os.O_DIRECT)
-    os.preadv(disk, [mmap.mmap(-1, 4096)], 0)
-    os.close(disk)
-    print(number, half, time.monotonic_ns(), file=log, flush=True)
-if sys.argv[1] == "run":
-    with open("log", "a") as log:
-        for number in range(1, int(sys.argv[5]) + 1):
-            threads = [threading.Thread(target=write, args=(log, number, half)) for half in "ab"]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            os.fsync(log.fileno())
-            print("ack", number, flush=True)
-            assert input() == "ok"
-elif os.path.exists("log"):
-    halves = [line.split()[0] for line in open("log", errors="replace") if line.count(" ") == 2 and line[-1] == chr(10)]
-    for number in sorted(set(halves), key=int):
-        if halves.count(number) == 2:
-            print("have", number)
+_JVM = """#!/bin/sh
+exec /usr/lib/jvm/java-21-openjdk-amd64/bin/java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData \\
+    -cp "$(dirname "$0")" RacingLog "$@"
 """
 _AVX = """#include <immintrin.h>
 #include <stdio.h>
@@ -153,12 +133,19 @@ class Sayings(Silent):
         self.lines.append(text)
 
 
-def test_a_program_with_racing_threads_is_recorded_twice_and_judged(
+def test_a_jvm_program_with_racing_threads_is_recorded_twice_and_judged(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIG_CACHE", str(cache))
+    example = (ROOT / "examples" / "javalog" / "recipe.toml").read_text()
+    (tmp_path / "recipe.toml").write_text(example.replace("JavaLog", "RacingLog"))
+    shutil.copy(Path(__file__).with_name("RacingLog.java"), tmp_path)
     sayings = Sayings()
-    summary = measured_program(tmp_path, _RACING, "powercut", "durable", progress=sayings, repeats="all")
+    image = tmp_path / "recipe.toml"
+    # A JVM is started twice for each state.
+    summary = measured_program(
+        tmp_path, _JVM, "powercut", "durable", image=image, progress=sayings, repeats="all", states=24
+    )
     assert all(control.fired for control in summary.controls), summary.controls
     (row,) = (row for row in summary.rows if not row.is_sabotaged)
     assert Result.KEPT is row.judgement.result, row.judgement
