@@ -6,10 +6,10 @@ another time. So a write of the recording and a call are matched by file, place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from rig.analysis.explain.blocks import NamedWrite
 from rig.contract.calls import SeenCall
@@ -18,7 +18,6 @@ from rig.engines.syncs import CallName
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _COMMITS = {"commit", "committed"}
-_Fits = Callable[[SeenCall], bool]
 _WRITES = {CallName.WRITE, CallName.TRUNCATE}
 # What a block changes about a file -> the calls that do so.
 _CAUSES = {
@@ -30,6 +29,13 @@ _CAUSES = {
     ChangeKind.BLOCKS: _WRITES,
     ChangeKind.DATA: _WRITES,
 }
+
+
+class Until(NamedTuple):
+    """How far the workload had come: the last transaction that had begun, and whether it was acknowledged."""
+
+    number: int
+    is_acked: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,22 +80,26 @@ def is_of_name(change: FileChange | None) -> bool:
 def blame_calls(
     writes: Sequence[NamedWrite],
     calls: Sequence[SeenCall],
-    transaction: int,
+    until: Until,
     landed: Sequence[NamedWrite] = (),
+    landed_until: Until | None = None,
     *,
     is_subject: bool = False,
 ) -> list[Blame]:
-    """Return the calls behind writes that were lost, up to the commit of a transaction, without repetitions.
+    """Return the calls behind writes that were lost, without repetitions; `until` says how far the workload had come.
 
-    `landed` are writes that relied on them: a sync between the two would have kept the order. Without any, it is the
-    acknowledgement that relied on them. `is_subject` says that the transaction itself is lost. Then its own writes are
+    `landed` are writes that relied on them, made by calls until `landed_until`: a sync between the two would have kept
+    the order. Without any, it is the acknowledgement that relied on them. `is_subject` says that the transaction itself is lost. Then its own writes are
     to blame that no sync followed, if the lost writes have nothing to do with it: they may have reached the disk much
     later, or not at all.
     """
-    reliant = [index for write in landed for _, index in _causes(write, calls, transaction)]
+    transaction = until.number
+    reliant = sorted(
+        {rank for write in landed for _, ranks in _causes(write, calls, landed_until or until) for rank in ranks}
+    )
     blames: dict[tuple[str, str, int], Blame] = {}
     for write in writes:
-        causes = _causes(write, calls, transaction)
+        causes = [(change, _chosen(change, calls, ranks, reliant)) for change, ranks in _causes(write, calls, until)]
         own = [cause for cause in causes if calls[cause[1]].number == transaction]
         for change, index in own or causes[:1]:
             blame = _blame(change, calls, index, reliant)
@@ -135,19 +145,31 @@ def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]
     return list(blames.values())
 
 
-def _causes(write: NamedWrite, calls: Sequence[SeenCall], transaction: int) -> list[tuple[FileChange | None, int]]:
-    """Return the last call behind a write, or behind each change of a block, the weightiest first."""
+def _causes(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> list[tuple[FileChange | None, list[int]]]:
+    """Return the ranks of the calls that may be behind a write, or behind each change of a block, weightiest first."""
+    reached = calls[: _reached_count(calls, until)]
     if write.path:
         span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
-        index = _last(calls, transaction, lambda call: _writes_to(call, write.path, span))
-        return [] if index is None else [(None, index)]
+        ranks = [rank for rank, call in enumerate(reached) if _writes_to(call, write.path, span)]
+        return [(None, ranks)] if ranks else []
     order = list(ChangeKind)
-    causes: list[tuple[FileChange | None, int]] = []
-    for change in sorted(write.changes, key=lambda change: order.index(change.kind)):
-        index = _last(calls, transaction, partial(_does, change))
-        if index is not None:
-            causes.append((change, index))
-    return causes
+    changes = sorted(write.changes, key=lambda change: order.index(change.kind))
+    causes = [(change, [rank for rank, call in enumerate(reached) if _does(change, call)]) for change in changes]
+    return [(change, ranks) for change, ranks in causes if ranks]
+
+
+def _chosen(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequence[int], reliant: Sequence[int]) -> int:
+    """Return the last of some calls that something relied on without a sync between the two; the last if none is."""
+    for relied in reversed(reliant):
+        if earlier := [rank for rank in ranks if rank < relied]:
+            path = _path_to_sync(calls[earlier[-1]], change)
+            if not _syncs(calls[earlier[-1] + 1 : relied], path):
+                return earlier[-1]
+    return ranks[-1]
+
+
+def _syncs(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
+    return [call for call in calls if call.name == CallName.SYNC and call.path in {path, ""}]
 
 
 def _does(change: FileChange, call: SeenCall) -> bool:
@@ -179,7 +201,7 @@ def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, rel
         len(calls),
     )
     relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
-    syncs = [sync for sync in calls[index + 1 : relied] if sync.name == CallName.SYNC and sync.path in {path, ""}]
+    syncs = _syncs(calls[index + 1 : relied], path)
     missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
     is_relied_on = relied < end
     return Blame(
@@ -192,11 +214,12 @@ def _commit_of(call: SeenCall) -> set[tuple[str, int]]:
     return {(phase, call.number) for phase in _COMMITS} if call.phase in _COMMITS else {(call.phase, call.number)}
 
 
-def _last(calls: Sequence[SeenCall], transaction: int, fits: _Fits) -> int | None:
-    """Return the rank of the last call that fits, no later than a transaction's commit."""
-    last = None
+def _reached_count(calls: Sequence[SeenCall], until: Until) -> int:
+    """Return how many calls the workload had made. Those after its end have no number."""
+    last = 0
     for rank, call in enumerate(calls):
-        is_in_time = call.number < transaction or (call.number == transaction and call.phase in _COMMITS)
-        if is_in_time and fits(call):
-            last = rank
-    return last
+        last = max(last, call.number)
+        is_reached = until.is_acked or call.phase in _COMMITS
+        if call.number < last or call.number > until.number or (call.number == until.number > 0 and not is_reached):
+            return rank
+    return len(calls)

@@ -5,6 +5,8 @@ disk that lied, all writes since the first FLUSH that it ignored. A write is one
 each of its units is an atom. Everything else of the explained state stays: its damages, and the instant at which it is
 judged, if that is not the latest.
 
+The FUA write that comes after the cut can be a choice too. With it everything is as after the next cut.
+
 Left out: the writes whose order to a FUA write the log leaves open, unless the explained state has them.
 """
 
@@ -32,7 +34,10 @@ class Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class Choices:
-    """The atoms of one cut; `units` has the size of the units of each entry that is taken apart."""
+    """The atoms of one cut; `units` has the size of the units of each entry that is taken apart.
+
+    `has_next` says that the next FUA write of the epoch is one of them.
+    """
 
     log: WriteLog
     epoch: Epoch
@@ -42,6 +47,12 @@ class Choices:
     window: Window | None = None
     damages: tuple[Damage, ...] = ()
     cut_at: int | None = None
+    has_next: bool = False
+
+    @classmethod
+    def at_border(cls, log: WriteLog, epoch: Epoch, fua_count: int) -> Choices:
+        """Return what lies between the cut after this many FUA writes of an epoch and the next cut."""
+        return cls(log, epoch, fua_count, has_next=fua_count < len(epoch.fuas))
 
     @classmethod
     def of(cls, log: WriteLog, state: CrashState) -> Choices:
@@ -59,6 +70,8 @@ class Choices:
     @cached_property
     def entries(self) -> tuple[int, ...]:
         """Return the writes that may have landed, in log order."""
+        if self.has_next:
+            return tuple(sorted({*self.epoch.ahead_at(self.fua_count), *self._next}))
         return tuple(sorted({*_reach(self.epoch, self.fua_count, self.window), *self.extra}))
 
     @cached_property
@@ -89,11 +102,13 @@ class Choices:
             for entry, size in self.units
             if (units := tuple(atom.unit for atom in self._atoms_of(entry) if atom in landed)) and entry not in whole
         ]
-        reach = self.epoch.ahead_at(self.fua_count)
+        whole = [entry for entry in whole if entry not in self._next]
+        fua_count = self.fua_count + any(atom.entry in self._next for atom in landed)
+        reach = self.epoch.ahead_at(fua_count)
         ahead = [entry for entry in whole if entry in reach]
         batch = [entry for entry in whole if entry not in reach]
         return make_state(
-            self.epoch, self.fua_count, whole=batch, ahead=ahead, tears=tears,
+            self.epoch, fua_count, whole=batch, ahead=ahead, tears=tears,
             cut_at=self.cut_at, damages=self.damages,
         )  # fmt: skip
 
@@ -104,6 +119,10 @@ class Choices:
         else:
             rows = unit_pieces(self.log, [atom.entry], dict(self.units)[atom.entry])[[atom.unit]]
         return [(int(self.log.offset_bytes[entry]) + skip, length) for entry, skip, length in rows.tolist()]
+
+    @property
+    def _next(self) -> tuple[int, ...]:
+        return self.epoch.fuas[self.fua_count : self.fua_count + 1] if self.has_next else ()
 
     def _atoms_of(self, entry: int) -> Iterator[Atom]:
         size = dict(self.units).get(entry)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import comb
 from typing import Protocol, Self
 
-from rig.analysis.explain.blame import Blame, blame_calls, unsynced_files
+from rig.analysis.explain.blame import Blame, Until, blame_calls, unsynced_files
 from rig.analysis.explain.blocks import BlockNamer, NamedWrite
 from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import Drawing, drawing
@@ -144,27 +144,35 @@ def explain(
     namer = _namer(evidence, loss.culprit.choices)
     culprit, lost = _names_of(namer, loss.culprit, is_lost=True)
     loss = replace(loss, last=culprit) if loss.culprit is loss.last else replace(loss, lost=culprit)
-    same_cut = culprit.choices == loss.landed.choices
-    enough, landed = _names_of(namer if same_cut else _namer(evidence, loss.landed.choices), loss.landed, is_lost=False)
-    loss = replace(loss, landed=enough)
-    evidence.judge([(side.state, None) for side in (loss.lost, loss.landed, loss.culprit)], twice=True)
-    transaction = loss.subject or evidence.timeline.issued_count(state.latest_instant)
+    same_cut = culprit.choices == loss.premise.choices
+    premise, landed = _names_of(
+        namer if same_cut else _namer(evidence, loss.premise.choices), loss.premise, is_lost=False
+    )
+    loss = replace(loss, first=premise) if loss.premise is loss.first else replace(loss, landed=premise)
+    evidence.judge([(side.state, None) for side in (loss.lost, loss.premise, loss.culprit)], twice=True)
+    begin, end = (_until(evidence.timeline, instant.entry) for instant in (loss.first_instant, loss.last_instant))
+    until = Until(loss.subject) if loss.subject else end
     reliant = landed[0] if landed and not loss.subject else ()
     writes = [write for each in lost for write in each]
     calls = evidence.calls()
-    blames = tuple(blame_calls(writes, calls, transaction, reliant, is_subject=bool(loss.subject)))
-    last = evidence.timeline.issued_count(loss.last_instant.entry) if loss.subject else transaction
-    span = (transaction, max(transaction, last))
+    blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
+    span = (loss.subject or begin.number, max(loss.subject, end.number))
     checks = _checks(evidence, blames, verdict.kind, span)
     if not checks:
         # Perhaps it is about what had not been written to the disk yet. That is said only if a sync of it helps.
-        for other in unsynced_files(calls, transaction)[:_UNSYNCED_MAX]:
+        for other in unsynced_files(calls, until.number)[:_UNSYNCED_MAX]:
             check = _check(evidence, (other.sync_to_add,), verdict.kind, span)
             if check.helps and check.chance <= _CHANCE_MAX:
                 blames, checks = (other,), (check,)
                 break
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn)
+
+
+def _until(timeline: Timeline, entry: int) -> Until:
+    """Return how far the workload had come at a cut just before an entry."""
+    number = timeline.issued_count(entry)
+    return Until(number, timeline.acked_count(entry) >= number)
 
 
 def _namer(evidence: EvidenceSource, choices: Choices) -> BlockNamer:

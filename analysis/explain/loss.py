@@ -5,8 +5,10 @@ Four questions, each answered with crash states of the same recording, judged as
 - Which writes are enough to be lost, while all others of the cut landed?
 - Which writes are enough to have landed, while all others of the cut were lost?
 - What is the last cut that shows it? A write that had not reached the disk at all cannot be lost there; it reaches the
-  disk later, and the last cut is the one in which it can still be lost. Answered for lost transactions.
-- What is the first?
+  disk later, and the last cut is the one in which it can still be lost. Answered for lost transactions, and where the
+  cut can lose nothing that matters.
+- What is the first? Where nothing has to land, what matters had landed before. It can still be lost just before the
+  first cut that shows it.
 
 Two verdicts are the same if their kind is the same; a lost transaction stays the subject: the first that the explained
 state lost is lost in every state that counts. It is assumed, and checked at the border, that once a transaction is on
@@ -56,6 +58,8 @@ class Loss:
     landed: Enough
     # Enough to be lost at the last cut that shows it, if that is another one.
     last: Enough | None
+    # Enough to have landed just before the first cut that shows it, if that is another one.
+    first: Enough | None
     first_instant: CutInstant
     last_instant: CutInstant
     judged_count: int
@@ -71,6 +75,11 @@ class Loss:
     def culprit(self) -> Enough:
         """Return where the loss is smallest and not empty: at the last cut, or at the cut of the state."""
         return self.last if self.last and not self.lost.sets[0] else self.lost
+
+    @property
+    def premise(self) -> Enough:
+        """Return where what landed is smallest and not empty: just before the first cut, or at the cut of the state."""
+        return self.first if self.first and not self.landed.sets[0] else self.landed
 
 
 def subject_of(verdict: Verdict) -> int:
@@ -102,16 +111,21 @@ class Searcher:
         everything = frozenset(choices.atoms)
         lost = self._side(choices, everything - landed, verdict, is_lost=True)
         enough = self._side(choices, landed, verdict, is_lost=False)
-        last, last_instant = None, self._instant(state.latest_instant)
-        first_instant = self._first(choices, enough, verdict)
+        last, first = None, None
+        if subject_of(verdict) or not lost.sets[0]:
+            last = self._last(state, verdict)
+        if not subject_of(verdict) and not enough.sets[0]:
+            first = self._before_first(state, verdict)
+        last_instant = self._instant(last.choices.state(()).latest_instant if last else state.latest_instant)
         if subject_of(verdict):
             first_instant = self._first_of_subject(verdict)
-            if choices_of_last := self._last_cut(state, verdict):
-                last = self._side(choices_of_last, frozenset(choices_of_last.atoms), verdict, is_lost=True)
-                last_instant = self._instant(last.state.latest_instant)
+        else:
+            premise = first or enough
+            first_instant = self._first(premise.choices, premise, verdict)
         return Loss(
-            verdict, state, lost, enough, last, first_instant, last_instant, self._judged_count, self._has_time()
-        )
+            verdict, state, lost, enough, last, first, first_instant, last_instant,
+            self._judged_count, self._has_time(),
+        )  # fmt: skip
 
     def _side(self, choices: Choices, start: frozenset[Atom], verdict: Verdict, *, is_lost: bool) -> Enough:
         everything = frozenset(choices.atoms)
@@ -139,11 +153,34 @@ class Searcher:
             return False
         return True
 
-    def _last_cut(self, state: CrashState, verdict: Verdict) -> Choices | None:
-        """Return the last cut at which everything unflushed lost still loses the subject; None if there is no later."""
+    def _last(self, state: CrashState, verdict: Verdict) -> Enough | None:
+        """Return what is enough to be lost at the last cut at which everything unflushed lost still shows the same.
+
+        None if no later cut shows it, or if it never ends.
+        """
         cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) > (state.epoch.number, state.fua_count)]
         rank = self._last_same([(self._plain(*cut), None) for cut in cuts], verdict)
-        return None if rank is None else Choices(self.logs.first, *cuts[rank])
+        if rank is None:
+            return None
+        choices = Choices.at_border(self.logs.first, *cuts[rank])
+        last = self._side(choices, frozenset(choices.atoms), verdict, is_lost=True)
+        return last if last.sets[0] or subject_of(verdict) else None
+
+    def _before_first(self, state: CrashState, verdict: Verdict) -> Enough | None:
+        """Return what is enough to have landed at the last cut before the first that shows the same.
+
+        None if it has shown the same from the start, or if the log does not tell.
+        """
+        cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) <= (state.epoch.number, state.fua_count)][::-1]
+        rank = self._last_same([(self._plain(*cut), None) for cut in cuts], verdict)
+        if rank is None or rank + 1 == len(cuts):
+            return None
+        choices = Choices.at_border(self.logs.first, *cuts[rank + 1])
+        next_fua = frozenset(atom for atom in choices.atoms if choices.has_next and atom.entry in choices.epoch.fuas)
+        start = next_fua or frozenset(choices.atoms)
+        if not self._same([(choices.state(start), None)], verdict)[0]:
+            return None
+        return self._side(choices, start, verdict, is_lost=False)
 
     def _first_of_subject(self, verdict: Verdict) -> CutInstant:
         """Return the first instant after the acknowledgement of the subject at which it can be lost."""
@@ -160,7 +197,7 @@ class Searcher:
         account = self.logs.first.account
         entries = [atom.entry for atom in enough.sets[0]]
         if account is None or not entries:
-            return self._instant(choices.epoch.begin if not entries else verdict.entry)
+            return self._instant(min(choices.epoch.end, verdict.entry) if entries else choices.epoch.begin)
         submitted = max(int(account.submitted[entry]) for entry in entries)
         begin, end = choices.epoch.begin, min(verdict.entry, len(account.completed) - 1)
         later = [entry for entry in range(begin, end + 1) if account.completed[entry] >= submitted]

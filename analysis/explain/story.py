@@ -169,7 +169,9 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     elif len(loss.culprit.sets) > 1 and len(sets[0]) == 1:
         yield f"It is enough that one of {len(loss.culprit.sets)} writes is lost, for example the {_short(sets[0][0])}."
     else:
-        yield f"It is enough that {_list_text(sets[0])} {'is' if len(sets[0]) == 1 else 'are'} lost."
+        yield f"It is enough that {_list_text(sets[0])} {_is_or_are(sets[0])} lost."
+    if loss.premise is loss.first and explanation.landed:
+        yield f"It begins as soon as {_list_text(explanation.landed[0])} {_is_or_are(explanation.landed[0])} on the disk."
     # Calls of one kind on one file lack the same sync.
     alike = {(blame.call.name, blame.call.path): blame for blame in reversed(explanation.blames)}
     for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
@@ -252,6 +254,10 @@ def _sides(title: str, sets: Sequence[Sequence[NamedWrite]], count: int) -> list
 
 def _list_text(writes: Sequence[NamedWrite], *, long: bool = False) -> str:
     return " and ".join(f"the {_long(write) if long else _short(write)}" for write in writes)
+
+
+def _is_or_are(writes: Sequence[NamedWrite]) -> str:
+    return "is" if len(writes) == 1 else "are"
 
 
 def _short(write: NamedWrite) -> str:

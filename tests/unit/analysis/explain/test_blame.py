@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from rig.analysis.explain.blame import Blame, blame_calls, unsynced_files
+from rig.analysis.explain.blame import Blame, Until, blame_calls, unsynced_files
 from rig.analysis.explain.blocks import NamedWrite
 from rig.analysis.explain.choices import Atom
 from rig.contract.calls import SeenCall
@@ -42,79 +43,81 @@ REMOVED = FileChange(ChangeKind.NAME_REMOVED, "db-journal")
 
 def test_a_write_without_a_sync_lacks_one_of_its_file() -> None:
     seen = calls(call("write", "log"), call("write", "db"), call("sync", "db"), call("write", "log", number=2))
-    found = only(blame_calls([data("log")], seen, 1))
+    found = only(blame_calls([data("log")], seen, Until(1)))
     assert ("log", 0, None) == (found.missing, found.call.time_ns, found.sync)
     assert not found.is_relied_on
 
 
 def test_a_write_that_was_synced_lacks_nothing_and_the_sync_is_named() -> None:
     seen = calls(call("write", "log"), call("sync", "log"), call("write", "log", number=2))
-    found = only(blame_calls([data("log")], seen, 1))
+    found = only(blame_calls([data("log")], seen, Until(1)))
     assert ("", "log") == (found.missing, found.sync and found.sync.path)
 
 
 def test_a_sync_of_everything_counts_for_every_file() -> None:
     seen = calls(call("write", "log"), call("sync", ""), call("write", "log", number=2))
-    assert "" == only(blame_calls([data("log")], seen, 1)).missing
+    assert "" == only(blame_calls([data("log")], seen, Until(1))).missing
 
 
 def test_a_removed_name_lacks_a_sync_of_the_directory() -> None:
     seen = calls(call("unlink", "db-journal"), call("sync", "db"), call("write", "db", number=2))
-    found = only(blame_calls([block(REMOVED)], seen, 1))
+    found = only(blame_calls([block(REMOVED)], seen, Until(1)))
     assert ("directory", "unlink", ".") == (found.missing, found.call.name, found.synced_path)
     assert found.of_directory
 
 
 def test_a_sync_of_the_directory_before_the_call_is_none_after_it() -> None:
     seen = calls(call("sync", "."), call("unlink", "db-journal"), call("write", "db", number=2))
-    assert "directory" == only(blame_calls([block(REMOVED)], seen, 1)).missing
+    assert "directory" == only(blame_calls([block(REMOVED)], seen, Until(1))).missing
 
 
 def test_the_write_that_covers_the_place_is_blamed_and_no_other() -> None:
     places = ((0, 4096), (4096, 100), (8192, 100))
     seen = calls(*(call("write", "log", offset_bytes=offset, length_bytes=length) for offset, length in places))
-    assert 4096 == only(blame_calls([data("log", 4096)], seen, 1)).call.offset_bytes
+    assert 4096 == only(blame_calls([data("log", 4096)], seen, Until(1))).call.offset_bytes
 
 
 def test_the_last_write_up_to_the_commit_is_blamed_and_not_a_later_one() -> None:
     seen = calls(call("write", "log", number=1), call("write", "log", number=2), call("write", "log", number=3))
-    assert 2 == only(blame_calls([data("log")], seen, 2)).call.number
+    assert 2 == only(blame_calls([data("log")], seen, Until(2))).call.number
 
 
 def test_a_write_that_something_else_relied_on_lacks_a_sync_before_that() -> None:
     seen = calls(call("write", "log"), call("write", "db"), call("sync", "log"))
-    assert "" == only(blame_calls([data("log")], seen, 1)).missing
-    found = only(blame_calls([data("log")], seen, 1, [data("db")]))
+    assert "" == only(blame_calls([data("log")], seen, Until(1))).missing
+    found = only(blame_calls([data("log")], seen, Until(1), [data("db")]))
     assert ("log", True) == (found.missing, found.is_relied_on)
 
 
 @pytest.mark.parametrize("kind", [ChangeKind.SIZE, ChangeKind.BLOCKS, ChangeKind.DATA])
 def test_a_block_that_changes_an_inode_is_blamed_on_the_write_to_its_file(kind: ChangeKind) -> None:
     seen = calls(call("write", "log"), call("sync", "db"))
-    assert "log" == only(blame_calls([block(FileChange(kind, "log"))], seen, 1)).missing
+    assert "log" == only(blame_calls([block(FileChange(kind, "log"))], seen, Until(1))).missing
 
 
 def test_changes_of_earlier_transactions_are_left_out_if_the_own_has_some() -> None:
     added = FileChange(ChangeKind.NAME_ADDED, "old")
     seen = calls(call("create", "old", number=1), call("unlink", "db-journal", number=2))
-    assert "unlink" == only(blame_calls([block(added, REMOVED)], seen, 2)).call.name
-    assert "create" == only(blame_calls([block(added)], seen, 2)).call.name
+    assert "unlink" == only(blame_calls([block(added, REMOVED)], seen, Until(2))).call.name
+    assert "create" == only(blame_calls([block(added)], seen, Until(2))).call.name
 
 
 def test_a_write_that_no_call_explains_is_blamed_on_nothing() -> None:
-    assert [] == blame_calls([data("mapped")], calls(call("write", "log")), 1)
+    assert [] == blame_calls([data("mapped")], calls(call("write", "log")), Until(1))
 
 
 def test_a_call_that_was_synced_is_not_blamed_if_another_was_not() -> None:
     seen = calls(call("write", "log"), call("sync", "log"), call("unlink", "log"), call("write", "db", number=2))
     changes = (FileChange(ChangeKind.REMOVED, "log"), FileChange(ChangeKind.BLOCKS, "log"))
-    assert ("unlink", "directory") == (only(blame_calls([block(*changes)], seen, 1)).call.name, "directory")
+    assert ("unlink", "directory") == (only(blame_calls([block(*changes)], seen, Until(1))).call.name, "directory")
 
 
 def test_a_write_that_another_place_of_its_file_relied_on_lacks_a_sync_between_the_two() -> None:
     record = call("write", "log", offset_bytes=512, length_bytes=512)
     header = call("write", "log", offset_bytes=0, length_bytes=512)
-    found = only(blame_calls([data("log", 512, 512)], calls(record, header, call("sync", "log")), 1, [data("log", 0)]))
+    found = only(
+        blame_calls([data("log", 512, 512)], calls(record, header, call("sync", "log")), Until(1), [data("log", 0)])
+    )
     assert ("log", "~log", True) == (found.missing, found.sync_to_add, found.is_within_file)
 
 
@@ -122,13 +125,38 @@ def test_a_lost_transaction_is_blamed_on_its_own_writes_if_what_was_lost_is_of_a
     seen = calls(
         call("write", "log"), call("write", "table"), call("sync", "table"), call("unlink", "db-journal", number=2)
     )
-    other = only(blame_calls([block(REMOVED)], seen, 2))
+    other = only(blame_calls([block(REMOVED)], seen, Until(2)))
     assert (2, False) == (other.call.number, other.is_apart)
-    lacking = only(blame_calls([block(REMOVED)], seen, 1, is_subject=True))
+    lacking = only(blame_calls([block(REMOVED)], seen, Until(1), is_subject=True))
     assert ("log", "log", 1, True) == (lacking.missing, lacking.sync_to_add, lacking.call.number, lacking.is_apart)
     # The disk had no write of it that could be lost.
-    assert "log" == only(blame_calls([], seen, 1, is_subject=True)).missing
-    assert [] == blame_calls([], seen, 1)
+    assert "log" == only(blame_calls([], seen, Until(1), is_subject=True)).missing
+    assert [] == blame_calls([], seen, Until(1))
+
+
+def test_of_several_calls_that_may_be_behind_a_write_the_one_that_was_relied_on_unsynced_is_blamed() -> None:
+    resized = FileChange(ChangeKind.SIZE, "db")
+    acked = partial(call, phase="acked")
+    seen = calls(
+        acked("write", "db", offset_bytes=9), acked("unlink", "log"), acked("write", "db"), acked("sync", "db"),
+        acked("unlink", "log"), call("write", "db", number=2), call("sync", "db"),
+    )  # fmt: skip
+    gone = block(FileChange(ChangeKind.NAME_REMOVED, "log"))
+    found = only(blame_calls([block(resized)], seen, Until(2), [gone], Until(1, is_acked=True)))
+    assert ("db", True, 9) == (found.missing, found.is_relied_on, found.call.offset_bytes)
+    # Nothing that it had come to by then relied on the first.
+    found = only(blame_calls([block(resized)], seen, Until(1, is_acked=True), [gone], Until(1)))
+    assert ("", "write") == (found.missing, found.call.name)
+
+
+def test_calls_that_the_workload_had_not_come_to_or_makes_at_its_end_are_not_blamed() -> None:
+    seen = calls(
+        call("write", "log", offset_bytes=1), call("write", "log", phase="acked", offset_bytes=2),
+        call("write", "log", number=2, offset_bytes=3), call("write", "log", phase="acked", number=0, offset_bytes=4),
+    )  # fmt: skip
+    reached = (Until(1), Until(1, is_acked=True), Until(2), Until(2, is_acked=True), Until(9))
+    blamed = [only(blame_calls([data("log")], seen, until)).call.offset_bytes for until in reached]
+    assert [1, 2, 3, 3, 3] == blamed
 
 
 def test_files_that_were_not_synced_by_then_are_those_with_a_write_after_their_last_sync() -> None:

@@ -52,6 +52,19 @@ def test_every_state_of_a_plan_is_a_choice_with_the_same_content(tmp_path: Path,
     assert len(states) >= 8
 
 
+@given(some_requests(SECTORS))
+def test_between_two_cuts_the_first_has_nothing_landed_and_the_next_its_fua_write(disk: Requests) -> None:
+    with recorded(disk) as logs:
+        log = logs.first
+        for epoch in logs.epochs:
+            for count, fua in enumerate(epoch.fuas):
+                border = Choices.at_border(log, epoch, count)
+                cut, following = (Choices(log, epoch, count + more).state(()) for more in (0, 1))
+                assert cut == border.state(())
+                assert following == border.state([atom for atom in border.atoms if atom.entry == fua])
+            assert Choices(log, epoch, len(epoch.fuas)).atoms == Choices.at_border(log, epoch, len(epoch.fuas)).atoms
+
+
 @given(some_requests(SECTORS), st.data())
 def test_every_choice_of_a_power_cut_is_a_state_that_the_log_allows(disk: Requests, data: st.DataObject) -> None:
     with recorded(disk) as logs:

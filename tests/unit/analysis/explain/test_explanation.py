@@ -26,7 +26,7 @@ from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, everything_unflushed_lost
 from rig.planning.cuts import Cut
-from tests.unit.analysis.explain.test_loss import LATE, UNSYNCED, Bench, bench, prefix
+from tests.unit.analysis.explain.test_loss import LATE, UNSYNCED, WINDOW, Bench, Reads, bench, prefix, torn
 from tests.unit.faults.log.test_log import Entry
 from tests.unit.samples import measured_scenario
 
@@ -43,9 +43,10 @@ class Run(Bench):
     scenario = SCENARIO
 
     def __init__(
-        self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", *, helps: bool = True
-    ) -> None:
-        super().__init__(logs, prefix)
+        self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", reads: Reads = prefix, *,
+        helps: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(logs, reads)
         self.seen, self.failure, self.helps = calls, failure, helps
         self.asked: list[tuple[str, ...]] = []
 
@@ -84,10 +85,10 @@ class Synced(Run):
 
 def explained(
     folder: Path, entries: Sequence[Entry] = UNSYNCED, entry: int = 12, *, calls: Sequence[SeenCall] = (WRITE,),
-    failure: str = "", helps: bool = True,
+    failure: str = "", reads: Reads = prefix, helps: bool = True,
 ) -> tuple[Explanation, Run]:  # fmt: skip
-    with bench(folder, entries, prefix) as of:
-        run = Run(of.logs, calls, failure, helps=helps)
+    with bench(folder, entries, reads) as of:
+        run = Run(of.logs, calls, failure, reads, helps=helps)
         state = everything_unflushed_lost(of.logs.first, of.logs.epochs, entry)
         return explain(run, state, run.verdict(state, None), 60), run
 
@@ -155,6 +156,16 @@ def test_a_write_that_came_late_is_named_though_the_cut_had_not_seen_it(tmp_path
     found, _ = explained(tmp_path, LATE, 10)
     assert "It is enough that the write of 512 bytes at 1024 of table is lost." in paragraph(found)
     assert found.loss.last_instant.phase in paragraph(found)
+
+
+def test_damage_that_the_cut_can_neither_lose_nor_keep_is_told_by_what_begins_and_what_ends_it(tmp_path: Path) -> None:
+    begins = replace(WRITE, number=1)
+    found, _ = explained(tmp_path, WINDOW, 9, calls=(replace(begins, offset_bytes=512), begins), reads=torn)
+    text = paragraph(found)
+    assert "It is enough that the FUA write of 512 bytes at 512 of table is lost." in text
+    assert "It begins as soon as the write of 512 bytes at 1024 of table is on the disk." in text
+    assert "The call behind it is write(table, 512 bytes at 512) of program" in text
+    assert "; no sync of table follows before the write that landed." in text
 
 
 def test_the_drawing_tells_the_culprit_from_other_writes_and_shows_the_cut(tmp_path: Path) -> None:

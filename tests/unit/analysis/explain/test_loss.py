@@ -16,7 +16,7 @@ from rig.contract.results import Verdict, VerdictKind
 from rig.faults import CrashState, Logs, WriteLog, everything_unflushed_lost
 from rig.planning.cuts import Cut
 from rig.recordings.timeline import Timeline
-from tests.unit.faults.log.test_log import FLUSH, MARK, Entry, encode
+from tests.unit.faults.log.test_log import FLUSH, FUA, MARK, Entry, encode
 
 DISK_BYTES = 64 * 512
 Reads = Callable[[bytes], Finding]
@@ -134,6 +134,42 @@ def test_writes_in_the_wrong_order_are_told_from_both_sides(tmp_path: Path) -> N
         assert [{7}] == [{atom.entry for atom in one} for one in found.landed.sets]
         assert found.last is None
         assert 0 == found.subject
+
+
+# Damaged from the flush after sector 2 until the FUA write of sector 1; sectors from 20 on are of no consequence.
+WINDOW = [
+    write(20, 9), Entry(FLUSH), mark("setup-1000"), mark("begin-1-1100"), write(21, 1), write(2, 1), Entry(FLUSH),
+    mark("ack-1-1300"), write(22, 1), Entry(FLUSH), mark("begin-2-1400"), write(23, 2), Entry(FLUSH),
+    Entry(FUA, 1, 1, 1), write(24, 2), write(25, 2), Entry(FLUSH), mark("ack-2-1500"), mark("end-1900"),
+]  # fmt: skip
+
+
+def test_what_the_cut_can_neither_lose_nor_keep_is_found_at_both_ends_of_the_damage(tmp_path: Path) -> None:
+    with bench(tmp_path, WINDOW, torn) as of:
+        found = of.loss(everything_unflushed_lost(of.logs.first, of.logs.epochs, 9))
+        assert [frozenset()] == [*found.lost.sets] == [*found.landed.sets]
+        assert found.culprit is found.last
+        assert [{13}] == [{atom.entry for atom in each} for each in found.culprit.sets]
+        assert found.premise is found.first
+        assert [{5}] == [{atom.entry for atom in each} for each in found.premise.sets]
+        assert "during the commit of transaction 1" in found.first_instant.phase
+        assert "during the commit of transaction 2" in found.last_instant.phase
+        assert all(state == of.logs.parse(state).id for state in of.judged)
+
+
+def test_a_damage_that_begins_with_a_fua_write_is_told_by_it(tmp_path: Path) -> None:
+    entries = [*WINDOW[:4], Entry(FUA, 2, 1, 1), write(21, 1), *WINDOW[6:]]
+    with bench(tmp_path, entries, torn) as of:
+        found = of.loss(everything_unflushed_lost(of.logs.first, of.logs.epochs, 9))
+        assert [{4}] == [{atom.entry for atom in each} for each in found.premise.sets]
+
+
+def test_a_damage_that_never_ends_has_no_last_cut(tmp_path: Path) -> None:
+    entries = [*WINDOW[:13], Entry(FUA, 26, 1, 2), *WINDOW[14:]]
+    with bench(tmp_path, entries, torn) as of:
+        found = of.loss(everything_unflushed_lost(of.logs.first, of.logs.epochs, 9))
+        assert found.last is None
+        assert [{5}] == [{atom.entry for atom in each} for each in found.premise.sets]
 
 
 def test_every_state_that_is_judged_is_one_that_the_log_allows(tmp_path: Path) -> None:
