@@ -99,7 +99,7 @@ def blame_calls(
     )
     blames: dict[tuple[str, str, int], Blame] = {}
     for write in writes:
-        causes = [(change, _chosen(change, calls, ranks, reliant)) for change, ranks in _causes(write, calls, until)]
+        causes = [(change, _choice(change, calls, ranks, reliant)) for change, ranks in _causes(write, calls, until)]
         own = [cause for cause in causes if calls[cause[1]].number == transaction]
         for change, index in own or causes[:1]:
             blame = _blame(change, calls, index, reliant)
@@ -158,7 +158,7 @@ def _causes(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> list[
     return [(change, ranks) for change, ranks in causes if ranks]
 
 
-def _chosen(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequence[int], reliant: Sequence[int]) -> int:
+def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequence[int], reliant: Sequence[int]) -> int:
     """Return the last of some calls that something relied on without a sync between the two; the last if none is."""
     for relied in reversed(reliant):
         if earlier := [rank for rank in ranks if rank < relied]:
