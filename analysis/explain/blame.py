@@ -111,6 +111,12 @@ def blame_calls(
     return lacking or list(blames.values())
 
 
+def last_call_behind(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> SeenCall | None:
+    """Return the last call that may be behind a write, or behind the weightiest change of a block."""
+    causes = _causes(write, calls, until)
+    return calls[causes[0][1][-1]] if causes else None
+
+
 def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
     """Return the last write to each file that no sync of the file followed in time.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import comb
 from typing import Protocol, Self
 
-from rig.analysis.explain.blame import Blame, Until, blame_calls, unsynced_files
+from rig.analysis.explain.blame import Blame, Until, blame_calls, last_call_behind, unsynced_files
 from rig.analysis.explain.blocks import BlockNamer, NamedWrite
 from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import Drawing, drawing
@@ -63,6 +63,10 @@ class EvidenceSource(Protocol):
     def timeline(self) -> Timeline:
         """Return the moments of its recording."""
 
+    @property
+    def untold(self) -> str:
+        """Return why nobody can tell the calls of the workload, as the end of a sentence; empty if it can be done."""
+
     def judge(self, placed: Sequence[Placed], *, twice: bool = False) -> Sequence[Verdict]:
         """Judge states, each at an entry or at its own instant; `twice` in machines of two kinds, if there are two."""
 
@@ -70,7 +74,7 @@ class EvidenceSource(Protocol):
         """Return for each state where its files are; None for one that cannot be mounted."""
 
     def calls(self) -> Sequence[SeenCall]:
-        """Return the calls of the workload."""
+        """Return the calls of the workload; none if they are `untold`."""
 
     def plan(self, span: tuple[int, int], states_max: int) -> Sequence[PlannedCut]:
         """Plan states of the scenario's fault in the epochs that a span of transactions touches."""
@@ -81,7 +85,10 @@ class EvidenceSource(Protocol):
 
 @dataclass(frozen=True)
 class StoryCheck:
-    """What adding syncs did at the same place: distinct contents that show the same, of all that were judged."""
+    """What adding syncs did at the same place: distinct contents that show the same, of all that were judged.
+
+    Any damage is the same; `is_damage` says that it is about damage.
+    """
 
     # The roles or paths of what was synced.
     added: tuple[str, ...]
@@ -91,6 +98,7 @@ class StoryCheck:
     count_after: int
     # Why the check could not be made; empty if it was.
     failure: str = ""
+    is_damage: bool = False
 
     @property
     def helps(self) -> bool:
@@ -124,6 +132,10 @@ class Explanation:
     blames: tuple[Blame, ...]
     checks: tuple[StoryCheck, ...]
     drawing: Drawing
+    # The last call that may be behind the first of the writes that landed.
+    landed_by: SeenCall | None = None
+    # Why the calls of the workload are not known; empty if they are.
+    untold: str = ""
 
     @property
     def is_proven(self) -> bool:
@@ -158,15 +170,18 @@ def explain(
     blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
     span = (loss.subject or begin.number, max(loss.subject, end.number))
     checks = _checks(evidence, blames, verdict.kind, span)
-    if not checks:
+    if not any(check.helps for check in checks):
         # Perhaps it is about what had not been written to the disk yet. That is said only if a sync of it helps.
         for other in unsynced_files(calls, until.number)[:_UNSYNCED_MAX]:
             check = _check(evidence, (other.sync_to_add,), verdict.kind, span)
             if check.helps and check.chance <= _CHANCE_MAX:
                 blames, checks = (other,), (check,)
                 break
+    landed_by = last_call_behind(landed[0][0], calls, begin) if landed and landed[0] else None
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
-    return Explanation(evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn)
+    return Explanation(
+        evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, evidence.untold
+    )  # fmt: skip
 
 
 def _until(timeline: Timeline, entry: int) -> Until:
@@ -219,14 +234,15 @@ def _check(evidence: EvidenceSource, added: tuple[str, ...], kind: VerdictKind, 
         # What failed comes first and the cause last, with a trace between them if the agent failed.
         text = str(error).splitlines() or [repr(error)]
         failure = " ".join(dict.fromkeys((text[0], text[-1])))
-        return StoryCheck(added, broken_before, count_before, 0, 0, failure)
-    return StoryCheck(added, broken_before, count_before, broken_after, count_after)
+        return StoryCheck(added, broken_before, count_before, 0, 0, failure, kind.is_damage)
+    return StoryCheck(added, broken_before, count_before, broken_after, count_after, "", kind.is_damage)
 
 
 def _broken_count(evidence: EvidenceSource, kind: VerdictKind, span: tuple[int, int]) -> tuple[int, int]:
-    """Return how many distinct contents show a kind of verdict, and how many there are."""
+    """Return how many distinct contents show a kind of verdict, any damage if it is one, and how many there are."""
     cuts = evidence.plan(span, _CHECK_STATES)
     verdicts = evidence.judge([(cut.state, None) for cut in cuts])
     known = [verdict for verdict in verdicts if not verdict.kind.is_infrastructure]
-    broken = {verdict.exposure for verdict in known if verdict.kind is kind}
+    kinds = {kind, *(other for other in VerdictKind if kind.is_damage and other.is_damage)}
+    broken = {verdict.exposure for verdict in known if verdict.kind in kinds}
     return len(broken), len({verdict.exposure for verdict in known})

@@ -11,7 +11,8 @@ Four questions, each answered with crash states of the same recording, judged as
   first cut that shows it.
 
 Two verdicts are the same if their kind is the same; a lost transaction stays the subject: the first that the explained
-state lost is lost in every state that counts. It is assumed, and checked at the border, that once a transaction is on
+state lost is lost in every state that counts. At other cuts the same damage may show otherwise, so any damage is the
+same there. It is assumed, and checked at the border, that once a transaction is on
 the disk later cuts have it too.
 """
 
@@ -127,24 +128,30 @@ class Searcher:
             self._judged_count, self._has_time(),
         )  # fmt: skip
 
-    def _side(self, choices: Choices, start: frozenset[Atom], verdict: Verdict, *, is_lost: bool) -> Enough:
+    def _side(
+        self, choices: Choices, start: frozenset[Atom], verdict: Verdict, *, is_lost: bool, is_elsewhere: bool = False
+    ) -> Enough:
         everything = frozenset(choices.atoms)
 
         def state_of(candidate: frozenset[Atom]) -> CrashState:
             return choices.state(everything - candidate if is_lost else candidate)
 
         def judge(candidates: Sequence[frozenset[Atom]]) -> list[bool]:
-            return self._same([(state_of(candidate), None) for candidate in candidates], verdict)
+            placed = [(state_of(candidate), None) for candidate in candidates]
+            return self._same(placed, verdict, is_elsewhere=is_elsewhere)
 
         shrunk: Shrunk[Atom] = smallest(choices.atoms, start, judge, self._has_time, self.singles_max)
         return Enough(choices, shrunk.sets, state_of(shrunk.sets[0]), shrunk.is_minimal)
 
-    def _same(self, placed: Sequence[Placed], verdict: Verdict) -> list[bool]:
+    def _same(self, placed: Sequence[Placed], verdict: Verdict, *, is_elsewhere: bool = False) -> list[bool]:
         """Return for each state whether it shows the same; a state that the log does not tell shows nothing."""
         legal = [candidate for candidate in placed if self._is_legal(candidate[0])]
         self._judged_count += len(legal)
         same = dict(zip([(state.id, at) for state, at in legal], self.judge(legal) if legal else (), strict=True))
-        return [(state.id, at) in same and is_same(same[state.id, at], verdict) for state, at in placed]
+        return [
+            (state.id, at) in same and is_same(same[state.id, at], verdict, is_elsewhere=is_elsewhere)
+            for state, at in placed
+        ]
 
     def _is_legal(self, state: CrashState) -> bool:
         try:
@@ -163,7 +170,7 @@ class Searcher:
         if rank is None:
             return None
         choices = Choices.at_border(self.logs.first, *cuts[rank])
-        last = self._side(choices, frozenset(choices.atoms), verdict, is_lost=True)
+        last = self._side(choices, frozenset(choices.atoms), verdict, is_lost=True, is_elsewhere=True)
         return last if last.sets[0] or subject_of(verdict) else None
 
     def _before_first(self, state: CrashState, verdict: Verdict) -> Enough | None:
@@ -178,9 +185,9 @@ class Searcher:
         choices = Choices.at_border(self.logs.first, *cuts[rank + 1])
         next_fua = frozenset(atom for atom in choices.atoms if choices.has_next and atom.entry in choices.epoch.fuas)
         start = next_fua or frozenset(choices.atoms)
-        if not self._same([(choices.state(start), None)], verdict)[0]:
+        if not self._same([(choices.state(start), None)], verdict, is_elsewhere=True)[0]:
             return None
-        return self._side(choices, start, verdict, is_lost=False)
+        return self._side(choices, start, verdict, is_lost=False, is_elsewhere=True)
 
     def _first_of_subject(self, verdict: Verdict) -> CutInstant:
         """Return the first instant after the acknowledgement of the subject at which it can be lost."""
@@ -209,7 +216,7 @@ class Searcher:
         while high - low > 1 and self._has_time():
             step = max(1, (high - low) // (_ABREAST + 1))
             ranks = list(range(low + step, high, step))[:_ABREAST]
-            same = self._same([placed[rank] for rank in ranks], verdict)
+            same = self._same([placed[rank] for rank in ranks], verdict, is_elsewhere=True)
             first_other = next((rank for rank, is_it in zip(ranks, same, strict=True) if not is_it), None)
             if first_other is not None:
                 high = first_other
@@ -231,9 +238,12 @@ class Searcher:
         return time.monotonic() - self._begin_s < self.limit_s
 
 
-def is_same(verdict: Verdict, explained: Verdict) -> bool:
-    """Return whether a verdict shows the same as the explained one; the subject of the latter must be lost."""
+def is_same(verdict: Verdict, explained: Verdict, *, is_elsewhere: bool = False) -> bool:
+    """Return whether a verdict shows the same as the explained one; the subject of the latter must be lost.
+
+    `is_elsewhere` says that it is about another cut, where any damage is the same.
+    """
+    is_alike = verdict.kind is explained.kind
     if subject := subject_of(explained):
-        is_lost = verdict.recovered is not None and verdict.recovered < subject
-        return is_lost and verdict.kind is explained.kind
-    return verdict.kind is explained.kind
+        return is_alike and verdict.recovered is not None and verdict.recovered < subject
+    return is_alike or (is_elsewhere and verdict.kind.is_damage and explained.kind.is_damage)

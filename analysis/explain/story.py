@@ -14,6 +14,7 @@ from rig.analysis.explain.blocks import NamedWrite
 from rig.analysis.explain.drawing import Drawing, svg
 from rig.analysis.explain.explanation import Explanation, StoryCheck
 from rig.analysis.explain.instants import span_text
+from rig.contract.calls import SeenCall
 from rig.contract.orders import ADD_WITHIN, DIRECTORY
 from rig.contract.results import VerdictKind
 from rig.engines.syncs import CallName
@@ -149,7 +150,8 @@ def check_text(check: StoryCheck) -> str:
     if check.failure:
         return f"a sync {added} could not be tried: {check.failure}"
     after, before = f"{check.broken_after} of {check.count_after}", f"{check.broken_before} of {check.count_before}"
-    return f"with a sync {added} added, {after} contents show this; without it, {before}"
+    show = "are damaged" if check.is_damage else "show this"
+    return f"with a sync {added} added, {after} contents {show}; without it, {before}"
 
 
 def _of_target(target: str) -> str:
@@ -171,7 +173,9 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"It is enough that {_list_text(sets[0])} {_is_or_are(sets[0])} lost."
     if loss.premise is loss.first and explanation.landed:
-        yield f"It begins as soon as {_list_text(explanation.landed[0])} {_is_or_are(explanation.landed[0])} on the disk."
+        writes, call = explanation.landed[0], explanation.landed_by
+        by = f"; the last call before that which may be behind it is {call_text(call)}" if call else ""
+        yield f"It begins as soon as {_list_text(writes)} {_is_or_are(writes)} on the disk{by}."
     # Calls of one kind on one file lack the same sync.
     alike = {(blame.call.name, blame.call.path): blame for blame in reversed(explanation.blames)}
     for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
@@ -210,7 +214,7 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     subject = "The call behind it is"
     if blame.is_apart:
         subject = "What is gone was written by" if explanation.loss.subject else "Not synced by then was"
-    beginning = f"{subject} {call_text(blame)}{by}, {where}"
+    beginning = f"{subject} {call_text(call)}{by}, {where}"
     what = "the directory" if blame.of_directory else call.path
     if blame.sync is None:
         until = "before the commit returns" if call.phase.startswith("commit") else "before the next transaction"
@@ -222,9 +226,8 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     )
 
 
-def call_text(blame: Blame) -> str:
+def call_text(call: SeenCall) -> str:
     """Return a call as a programmer would write it."""
-    call = blame.call
     if call.name == CallName.WRITE:
         size = f", {call.length_bytes} bytes" if call.length_bytes >= 0 else ""
         place = f" at {call.offset_bytes}" if call.offset_bytes >= 0 else ""
@@ -237,6 +240,8 @@ def call_text(blame: Blame) -> str:
 
 
 def _check_sentence(explanation: Explanation) -> str:
+    if explanation.untold:
+        return f"Which calls are behind it is not known, and was not checked: {explanation.untold}."
     if not explanation.checks:
         return "No sync was found to be missing, so this explanation was not checked."
     if explanation.is_proven:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rig.campaign import campaign
 from rig.campaign.campaign import Silent
 from rig.contract.results import VerdictKind
 from rig.contract.scenario import WorkloadSpec
+from rig.engines.builds import library_for
+from rig.front import explaining
 from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
@@ -93,7 +96,7 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["cut", "killed-and-cut", "killed-and-cut-mended", "shell", "shell-mended"],
 )
 def test_a_program_that_reads_unsynced_data_back_and_never_syncs_it_is_found_by_a_kill_before_the_cut(
-    tmp_path: Path, text: str, fault: str, result: Result
+    tmp_path: Path, text: str, fault: str, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The control of a promise that was kept says that the cuts could have shown a loss.
     summary = measured_program(tmp_path, text, fault, "durable", controls=result is Result.KEPT)
@@ -105,6 +108,14 @@ def test_a_program_that_reads_unsynced_data_back_and_never_syncs_it_is_found_by_
     assert (result is Result.BROKEN) is any(one.lost_shown for one in verdicts)
     # Whatever it acknowledged is there.
     assert all(one.lost == one.lost_shown for one in verdicts)
+    if result is Result.BROKEN:
+        run = Run.open(tmp_path / "run")
+        monkeypatch.setattr(explaining, "_SEARCH_S", 60)
+        explaining.explain_worst(run, 1, library_for({"program"}, str(tmp_path / "program")))
+        (telling,) = explaining.tellings(run).values()
+        assert telling.story, telling.failure
+        assert re.search(r"It is enough that .* of data/log\.\d+", telling.story.paragraph), telling.story.paragraph
+        assert "Which calls are behind it is not known" in telling.story.paragraph
 
 
 @pytest.mark.representative

@@ -40,7 +40,7 @@ WRITE = SeenCall("write", "table", "", 2 * 512, 512, "", "", 7, "program", "comm
 class Run(Bench):
     """A bench that knows files and calls, and what further syncs do."""
 
-    scenario = SCENARIO
+    scenario, untold = SCENARIO, ""
 
     def __init__(
         self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", reads: Reads = prefix, *,
@@ -118,6 +118,15 @@ def test_an_explanation_that_could_not_be_checked_says_so(tmp_path: Path) -> Non
     assert "could not be tried: the agent failed: OSError: no space." in paragraph(found)
 
 
+def test_where_calls_are_not_known_the_writes_are_told_and_why_no_call_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "untold", "it was killed")
+    text = paragraph(explained(tmp_path, calls=())[0])
+    assert "It is enough that the write of 512 bytes at 1024 of table is lost." in text
+    assert text.endswith("Which calls are behind it is not known, and was not checked: it was killed.")
+
+
 def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> None:
     sync = replace(WRITE, name="sync", offset_bytes=-1)
     found, run = explained(tmp_path, calls=(WRITE, sync))
@@ -163,7 +172,8 @@ def test_damage_that_the_cut_can_neither_lose_nor_keep_is_told_by_what_begins_an
     found, _ = explained(tmp_path, WINDOW, 9, calls=(replace(begins, offset_bytes=512), begins), reads=torn)
     text = paragraph(found)
     assert "It is enough that the FUA write of 512 bytes at 512 of table is lost." in text
-    assert "It begins as soon as the write of 512 bytes at 1024 of table is on the disk." in text
+    assert "It begins as soon as the write of 512 bytes at 1024 of table is on the disk; the last call" in text
+    assert "which may be behind it is write(table, 512 bytes at 1024)." in text
     assert "The call behind it is write(table, 512 bytes at 512) of program" in text
     assert "; no sync of table follows before the write that landed." in text
 
