@@ -160,8 +160,22 @@ def _causes(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> list[
         return [(None, ranks)] if ranks else []
     order = list(ChangeKind)
     changes = sorted(write.changes, key=lambda change: order.index(change.kind))
-    causes = [(change, [rank for rank, call in enumerate(reached) if _does(change, call)]) for change in changes]
+    causes = [(change, _ranks_behind(change, reached)) for change in changes]
     return [(change, ranks) for change, ranks in causes if ranks]
+
+
+def _ranks_behind(change: FileChange, calls: Sequence[SeenCall]) -> list[int]:
+    """Return the ranks of the calls that do such a change; if any gives a file the very size that it gets, of those."""
+    ranks = [rank for rank, call in enumerate(calls) if _does(change, call)]
+    sizing = [rank for rank in ranks if change.size_bytes in {_end_bytes(calls[rank]), -1}]
+    return sizing or ranks
+
+
+def _end_bytes(call: SeenCall) -> int:
+    """Return how large a file is after a call that makes it larger or cuts it off; -2 if that is not known."""
+    if call.name == CallName.TRUNCATE:
+        return call.offset_bytes
+    return call.offset_bytes + call.length_bytes if call.offset_bytes >= 0 and call.length_bytes >= 0 else -2
 
 
 def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequence[int], reliant: Sequence[int]) -> int:

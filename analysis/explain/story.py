@@ -220,6 +220,8 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
         until = "before the commit returns" if call.phase.startswith("commit") else "before the next transaction"
         until = "before the write that landed" if blame.is_relied_on else until
         return f"{beginning}; no sync of {what} follows {until}."
+    if not explanation.loss.subject:
+        return f"{beginning}. A sync of {what} follows it, and the cut comes before that."
     options = explanation.facts.filesystem.get("mount", "")
     return (
         f"{beginning}. A sync of {what} followed and did not help: look at the file system ({options}) and the device."
@@ -243,7 +245,8 @@ def _check_sentence(explanation: Explanation) -> str:
     if explanation.untold:
         return f"Which calls are behind it is not known, and was not checked: {explanation.untold}."
     if not explanation.checks:
-        return "No sync was found to be missing, so this explanation was not checked."
+        hint = "" if explanation.loss.subject else "; look at what is written between the two, and in which order"
+        return f"No sync was found to be missing, so this explanation was not checked{hint}."
     if explanation.is_proven:
         text = check_text(next(check for check in explanation.checks if check.helps))
         return f"{text[0].upper()}{text[1:]}."

@@ -336,7 +336,7 @@ def _changed_inode(path: str, new: bytes, old: bytes) -> Iterator[FileChange]:
         return
     sizes = [_u32(part, 4) | _u32(part, 0x6C) << 32 for part in (old, new)]
     if sizes[0] != sizes[1]:
-        yield FileChange(ChangeKind.SIZE, path, f"{sizes[0]} to {sizes[1]} bytes")
+        yield FileChange(ChangeKind.SIZE, path, f"{sizes[0]} to {sizes[1]} bytes", sizes[1])
     elif new[0x28:0x64] != old[0x28:0x64]:
         yield FileChange(ChangeKind.BLOCKS, path)
     else:

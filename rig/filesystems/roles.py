@@ -37,6 +37,8 @@ class FileChange:
     kind: ChangeKind
     path: str
     detail: str = ""
+    # The size that the file gets; -1 for another kind of change.
+    size_bytes: int = -1
 
     def __str__(self) -> str:
         return f"{self.kind} {self.path}" + (f" ({self.detail})" if self.detail else "")

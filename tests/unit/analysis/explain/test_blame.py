@@ -149,6 +149,19 @@ def test_of_several_calls_that_may_be_behind_a_write_the_one_that_was_relied_on_
     assert ("", "write") == (found.missing, found.call.name)
 
 
+@pytest.mark.parametrize(("size_bytes", "offset"), [(4096, 0), (8, 8), (100, 20), (12, 20)])
+def test_a_block_with_a_new_size_is_blamed_on_the_call_that_makes_it_if_there_is_one(
+    size_bytes: int, offset: int
+) -> None:
+    seen = calls(
+        call("write", "db"),
+        call("truncate", "db", offset_bytes=8),
+        call("write", "db", offset_bytes=20, length_bytes=5),
+    )
+    change = FileChange(ChangeKind.SIZE, "db", "", size_bytes)
+    assert offset == only(blame_calls([block(change)], seen, Until(1))).call.offset_bytes
+
+
 def test_calls_that_the_workload_had_not_come_to_or_makes_at_its_end_are_not_blamed() -> None:
     seen = calls(
         call("write", "log", offset_bytes=1), call("write", "log", phase="acked", offset_bytes=2),

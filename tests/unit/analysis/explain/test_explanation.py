@@ -178,6 +178,13 @@ def test_damage_that_the_cut_can_neither_lose_nor_keep_is_told_by_what_begins_an
     assert "; no sync of table follows before the write that landed." in text
 
 
+def test_damage_that_a_sync_would_end_is_told_by_its_order_and_not_by_what_lies_below(tmp_path: Path) -> None:
+    write = replace(WRITE, offset_bytes=512)
+    found, _ = explained(tmp_path, WINDOW, 9, calls=(write, replace(write, name="sync")), reads=torn)
+    assert "A sync of table follows it, and the cut comes before that." in paragraph(found)
+    assert paragraph(found).endswith("look at what is written between the two, and in which order.")
+
+
 def test_the_drawing_tells_the_culprit_from_other_writes_and_shows_the_cut(tmp_path: Path) -> None:
     found, _ = explained(tmp_path)
     text = found.drawing.text
