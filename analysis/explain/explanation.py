@@ -20,17 +20,19 @@ from rig.analysis.explain.loss import Enough, Loss, Placed, Searcher
 from rig.analysis.explain.shrink import SINGLES_MAX
 from rig.contract.calls import SeenCall
 from rig.contract.errors import RigError
+from rig.contract.orders import ADD_EVERYTHING
 from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario
+from rig.engines.syncs import CallName
 from rig.faults import CrashState, Logs
 from rig.filesystems.roles import ChangeKind
 from rig.recordings.timeline import Timeline
 
 # Sets of one size that are named, and shown. There may be hundreds: each frame of a log may be enough.
 _SETS_NAMED_MAX, _SETS_SHOWN_MAX = 20, 5
-# So many files that had not been synced are tried, each with a sync. Nothing else speaks for them, so one helps only if
-# chance explains it with at most this probability.
+# So many files that had not been synced are tried, each with a sync. Where no call speaks for a sync, it helps only if
+# chance explains that with at most this probability.
 _UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # States judged to check the story, before and after.
 _CHECK_STATES = 130
@@ -99,14 +101,17 @@ class StoryCheck:
     # Why the check could not be made; empty if it was.
     failure: str = ""
     is_damage: bool = False
+    # Whether a call without a sync speaks for them.
+    has_witness: bool = True
 
     @property
     def helps(self) -> bool:
         """Whether nothing shows the same once the syncs are there, though something did before.
 
-        Where nothing could be judged afterwards, nothing is known.
+        Where nothing could be judged afterwards, nothing is known. Without a witness it must be more than chance.
         """
-        return not self.failure and self.broken_before > 0 and self.broken_after == 0 and self.count_after > 0
+        is_gone = not self.failure and self.broken_before > 0 and self.broken_after == 0 and self.count_after > 0
+        return is_gone and (self.has_witness or self.chance <= _CHANCE_MAX)
 
     @property
     def chance(self) -> float:
@@ -136,6 +141,8 @@ class Explanation:
     landed_by: SeenCall | None = None
     # Why the calls of the workload are not known; empty if they are.
     untold: str = ""
+    # Whether any call of the workload is a sync.
+    has_syncs: bool = True
 
     @property
     def is_proven(self) -> bool:
@@ -170,17 +177,13 @@ def explain(
     blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
     span = (loss.subject or begin.number, max(loss.subject, end.number))
     checks = _checks(evidence, blames, verdict.kind, span)
-    if not any(check.helps for check in checks):
-        # Perhaps it is about what had not been written to the disk yet. That is said only if a sync of it helps.
-        for other in unsynced_files(calls, until.number)[:_UNSYNCED_MAX]:
-            check = _check(evidence, (other.sync_to_add,), verdict.kind, span)
-            if check.helps and check.chance <= _CHANCE_MAX:
-                blames, checks = (other,), (check,)
-                break
+    if not (evidence.untold or any(check.helps for check in checks)):
+        blames, checks = _guesses(evidence, blames, checks, unsynced_files(calls, until.number), verdict.kind, span)
     landed_by = last_call_behind(landed[0][0], calls, begin) if landed and landed[0] else None
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(
-        evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, evidence.untold
+        evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, evidence.untold,
+        not calls or any(call.name == CallName.SYNC for call in calls),
     )  # fmt: skip
 
 
@@ -225,8 +228,29 @@ def _checks(
     return tuple(checks)
 
 
-def _check(evidence: EvidenceSource, added: tuple[str, ...], kind: VerdictKind, span: tuple[int, int]) -> StoryCheck:
+def _guesses(
+    evidence: EvidenceSource, blames: tuple[Blame, ...], checks: tuple[StoryCheck, ...], unsynced: Sequence[Blame],
+    kind: VerdictKind, span: tuple[int, int],
+) -> tuple[tuple[Blame, ...], tuple[StoryCheck, ...]]:  # fmt: skip
+    """Return another call to blame, with its check, if a sync that nothing speaks for helps; otherwise what was given.
+
+    It may be about a file that had not been written to the disk yet. The last check tries a sync of everything: if that
+    does not help either, it is about no sync.
+    """
+    tried = {check.added for check in checks}
+    for other in [blame for blame in unsynced if (blame.sync_to_add,) not in tried][:_UNSYNCED_MAX]:
+        check = _check(evidence, (other.sync_to_add,), kind, span, has_witness=False)
+        if check.helps:
+            return (other,), (check,)
+    return blames, (*checks, _check(evidence, (ADD_EVERYTHING,), kind, span, has_witness=False))
+
+
+def _check(
+    evidence: EvidenceSource, added: tuple[str, ...], kind: VerdictKind, span: tuple[int, int], *,
+    has_witness: bool = True,
+) -> StoryCheck:  # fmt: skip
     broken_before, count_before = _broken_count(evidence, kind, span)
+    broken_after, count_after, failure = 0, 0, ""
     try:
         with evidence.with_syncs(added) as other:
             broken_after, count_after = _broken_count(other, kind, span)
@@ -234,8 +258,9 @@ def _check(evidence: EvidenceSource, added: tuple[str, ...], kind: VerdictKind, 
         # What failed comes first and the cause last, with a trace between them if the agent failed.
         text = str(error).splitlines() or [repr(error)]
         failure = " ".join(dict.fromkeys((text[0], text[-1])))
-        return StoryCheck(added, broken_before, count_before, 0, 0, failure, kind.is_damage)
-    return StoryCheck(added, broken_before, count_before, broken_after, count_after, "", kind.is_damage)
+    return StoryCheck(
+        added, broken_before, count_before, broken_after, count_after, failure, kind.is_damage, has_witness
+    )
 
 
 def _broken_count(evidence: EvidenceSource, kind: VerdictKind, span: tuple[int, int]) -> tuple[int, int]:

@@ -15,12 +15,14 @@ from rig.analysis.explain.drawing import Drawing, svg
 from rig.analysis.explain.explanation import Explanation, StoryCheck
 from rig.analysis.explain.instants import span_text
 from rig.contract.calls import SeenCall
-from rig.contract.orders import ADD_WITHIN, DIRECTORY
+from rig.contract.orders import ADD_EVERYTHING, ADD_WITHIN, DIRECTORY
 from rig.contract.results import VerdictKind
 from rig.engines.syncs import CallName
 from rig.filesystems.roles import ChangeKind, FileChange
 
-_CHANGES_MAX, _BLAMES_MAX = 3, 2
+_CHANGES_MAX, _CHANGES_LISTED_MAX, _BLAMES_MAX = 3, 8, 2
+# What a sync is added of, where it is no file.
+_TARGETS = {DIRECTORY: "of the directory", ADD_EVERYTHING: "of everything"}
 # What a verdict means, as the end of "After this cut ...".
 _MEANINGS = {
     VerdictKind.LOST_SUFFIX: "acknowledged transactions are gone",
@@ -156,8 +158,8 @@ def check_text(check: StoryCheck) -> str:
 
 def _of_target(target: str) -> str:
     """Return of what a sync was added, in words."""
-    if target == DIRECTORY:
-        return f"of the {target}"
+    if target in _TARGETS:
+        return _TARGETS[target]
     name = target.removeprefix(ADD_WITHIN)
     return f"of {name}" if name == target else f"of {name} between its writes"
 
@@ -165,6 +167,8 @@ def _of_target(target: str) -> str:
 def _sentences(explanation: Explanation) -> Iterator[str]:
     loss = explanation.loss
     yield _what_happened(explanation)
+    if not explanation.has_syncs:
+        yield "The workload makes no sync call at all."
     sets = explanation.lost
     if not sets or not sets[0]:
         yield "No write that the disk had was lost: what is missing had not reached the disk."
@@ -244,13 +248,18 @@ def call_text(call: SeenCall) -> str:
 def _check_sentence(explanation: Explanation) -> str:
     if explanation.untold:
         return f"Which calls are behind it is not known, and was not checked: {explanation.untold}."
-    if not explanation.checks:
-        hint = "" if explanation.loss.subject else "; look at what is written between the two, and in which order"
-        return f"No sync was found to be missing, so this explanation was not checked{hint}."
     if explanation.is_proven:
         text = check_text(next(check for check in explanation.checks if check.helps))
         return f"{text[0].upper()}{text[1:]}."
-    return f"This is a guess: {check_text(explanation.checks[-1])}."
+    last = explanation.checks[-1]
+    if last.added == (ADD_EVERYTHING,) and last.broken_after:
+        hint = (
+            "at the file system and the device"
+            if explanation.loss.subject
+            else "at what is written, and in which order"
+        )
+        return f"No sync mends it: {check_text(last)}. Look {hint}."
+    return f"This is a guess: {check_text(last)}."
 
 
 def _sides(title: str, sets: Sequence[Sequence[NamedWrite]], count: int) -> list[str]:
@@ -280,8 +289,10 @@ def _short(write: NamedWrite) -> str:
 
 
 def _long(write: NamedWrite) -> str:
-    where = f"entry {write.atom.entry}"
-    shown = "".join(f"; it {change}" for change in _telling(write))
+    where, changes = f"entry {write.atom.entry}", _telling(write)
+    shown = "".join(f"; it {change}" for change in changes[:_CHANGES_LISTED_MAX])
+    if more := len(changes[_CHANGES_LISTED_MAX:]):
+        shown += f"; it changes {more} more things"
     return f"{write} ({where}){shown}"
 
 

@@ -31,9 +31,10 @@ class Shim(StrEnum):
 DROP_PREFIX = "drop-"
 # Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls. The
 # second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them. One with `~` before
-# it is also synced before a write to another place of the same file.
+# it is also synced before a write to another place of the same file. A `*` stands for all files and directories: then
+# everything reaches the disk in the order in which the program wrote it.
 TELL_CALLS = "tell-calls"
-ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN = "add-", "+", "~"
+ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, ADD_EVERYTHING = "add-", "+", "~", "*"
 # What an added sync of the directory is called, in place of a role.
 DIRECTORY = "directory"
 

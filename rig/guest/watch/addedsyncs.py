@@ -3,7 +3,7 @@
 A shim such as `add-wal+directory` names what is synced: a file by its role or by its path below the mount point, and
 the directory. What was written to such a file is synced before the workload's next call on another file, and before the
 commit is acknowledged; in `add-~journal` also before a write that does not begin where the last one ended. So is the
-directory after a file in it was made, removed or renamed.
+directory after a file in it was made, removed or renamed. `add-*` does all of this for all files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, DIRECTORY
+from rig.contract.orders import ADD_EVERYTHING, ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, DIRECTORY
 from rig.engines.syncs import Call, CallName
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
@@ -47,7 +47,7 @@ class SyncAdder:
         path = call.path
         is_below = path.startswith(f"{self.directory}/")
         names = {call.role, os.path.relpath(path, self.directory)} if is_below else set()
-        within = {f"{ADD_WITHIN}{name}" for name in names}
+        within = {ADD_EVERYTHING, *(f"{ADD_WITHIN}{name}" for name in names)} if is_below else set()
         goes_on = call.offset_bytes == self._end_bytes or not self.wanted & within
         if not (call.name in _WRITES and path in self.due and goes_on):
             self._sync()
@@ -56,7 +56,7 @@ class SyncAdder:
         if call.name in _WRITES and self.wanted & (names | within):
             self.due[path] = None
             self._end_bytes = call.offset_bytes + call.length_bytes
-        if call.name in _OF_NAMES and DIRECTORY in self.wanted:
+        if call.name in _OF_NAMES and self.wanted & {DIRECTORY, ADD_EVERYTHING}:
             self.due |= dict.fromkeys(os.path.dirname(changed) for changed in (path, call.new_path) if changed)
         return Action.CARRY_OUT
 

@@ -105,3 +105,14 @@ def test_a_sync_of_the_whole_file_system_names_no_file(tmp_path: Path, synced: l
     workload.call(CallName.WRITE, "log")
     assert workload.watch.on_call(COMMIT, Call(CallName.SYNC, "", -1, ""), "") is Action.CARRY_OUT
     assert ["log"] == synced
+
+
+def test_everything_is_synced_in_the_order_in_which_it_was_written(tmp_path: Path, synced: list[str]) -> None:
+    workload = Workload(tmp_path, "*")
+    workload.call(CallName.WRITE, "log", role="journal", offset=512)
+    workload.call(CallName.WRITE, "log", role="journal", offset=0)
+    workload.call(CallName.WRITE, "table")
+    workload.call(CallName.UNLINK, "log")
+    workload.call(CallName.WRITE, "../log")
+    workload.watch.on_move(COMMITTED)
+    assert ["log", "log", "table", tmp_path.name] == synced
