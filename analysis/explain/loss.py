@@ -103,6 +103,11 @@ class Searcher:
     _begin_s: float = field(default_factory=time.monotonic)
     _judged_count: int = 0
 
+    @property
+    def states_per_s(self) -> float:
+        """Return how many states were judged in a second so far, with all else that took time."""
+        return self._judged_count / max(time.monotonic() - self._begin_s, 1e-3)
+
     def loss(self, state: CrashState, verdict: Verdict) -> Loss:
         """Return the smallest loss that shows the verdict of a state."""
         if verdict.kind is VerdictKind.DURABLE or verdict.kind.is_infrastructure:

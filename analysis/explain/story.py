@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from rig.analysis.dossiers import Promise
 from rig.analysis.explain.blame import Blame
 from rig.analysis.explain.blocks import NamedWrite
+from rig.analysis.explain.checks import StoryCheck
 from rig.analysis.explain.drawing import Drawing, svg
-from rig.analysis.explain.explanation import Explanation, StoryCheck
+from rig.analysis.explain.explanation import Explanation
 from rig.analysis.explain.instants import span_text
 from rig.contract.calls import SeenCall
 from rig.contract.orders import ADD_EVERYTHING, ADD_WITHIN, DIRECTORY

@@ -13,9 +13,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from rig.analysis.dossiers import Keeps, Promise
-from rig.analysis.explain import explanation
+from rig.analysis.explain import checks
+from rig.analysis.explain.checks import StoryCheck
 from rig.analysis.explain.drawing import svg
-from rig.analysis.explain.explanation import Explanation, StoryCheck, explain
+from rig.analysis.explain.explanation import Explanation, explain
 from rig.analysis.explain.loss import Placed
 from rig.analysis.explain.story import Narrative, Telling, lines, markdown, minimal_list, page, paragraph
 from rig.contract.calls import SeenCall
@@ -153,7 +154,7 @@ def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool, chance_max: float, is_named: bool
 ) -> None:
     # Only one state is judged afterwards, so that it is not broken may well be chance.
-    monkeypatch.setattr(explanation, "_CHANCE_MAX", chance_max)
+    monkeypatch.setattr(checks, "_CHANCE_MAX", chance_max)
     other, sync = replace(WRITE, path="log", number=1), replace(WRITE, name="sync", offset_bytes=-1)
     found, run = explained(tmp_path, calls=(other, WRITE, sync), helps=helps)
     assert is_named is found.is_proven

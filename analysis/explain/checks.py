@@ -1,0 +1,173 @@
+"""The check of an explanation: syncs are added, the scenario is recorded again, and states are judged at the same place.
+
+What an explanation asks of the evidence is here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from math import comb
+from typing import Protocol, Self
+
+from rig.analysis.explain.blame import Blame
+from rig.analysis.explain.loss import Placed
+from rig.contract.calls import SeenCall
+from rig.contract.errors import RigError
+from rig.contract.orders import ADD_EVERYTHING
+from rig.contract.places import FilePlaces
+from rig.contract.results import RecordingFacts, Verdict, VerdictKind
+from rig.contract.scenario import Scenario
+from rig.faults import CrashState, Logs
+from rig.recordings.timeline import Timeline
+
+# So many files that had not been synced are tried, each with a sync. Where no call speaks for a sync, it helps only if
+# chance explains that with at most this probability.
+_UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
+# The fewest and the most states judged for a check, before and after.
+_STATES_MIN, _STATES_MAX = 40, 130
+
+
+class PlannedCut(Protocol):
+    """A state that a plan has."""
+
+    @property
+    def state(self) -> CrashState:
+        """Return the state."""
+
+
+class EvidenceSource(Protocol):
+    """What a finished run can still be asked about one scenario; see `rig.campaign.evidence`."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """Return the scenario."""
+
+    @property
+    def facts(self) -> RecordingFacts:
+        """Return the facts of its recording."""
+
+    @property
+    def logs(self) -> Logs:
+        """Return the logs of its recording."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """Return the moments of its recording."""
+
+    @property
+    def untold(self) -> str:
+        """Return why nobody can tell the calls of the workload, as the end of a sentence; empty if it can be done."""
+
+    def judge(self, placed: Sequence[Placed], *, twice: bool = False) -> Sequence[Verdict]:
+        """Judge states, each at an entry or at its own instant; `twice` in machines of two kinds, if there are two."""
+
+    def places(self, states: Sequence[CrashState]) -> Sequence[Sequence[FilePlaces] | None]:
+        """Return for each state where its files are; None for one that cannot be mounted."""
+
+    def calls(self) -> Sequence[SeenCall]:
+        """Return the calls of the workload; none if they are `untold`."""
+
+    def plan(self, span: tuple[int, int], states_max: int) -> Sequence[PlannedCut]:
+        """Plan states of the scenario's fault in the epochs that a span of transactions touches."""
+
+    def with_syncs(self, wanted: Sequence[str]) -> AbstractContextManager[Self]:
+        """Give the evidence of the same scenario with further syncs, by the roles or paths of the files."""
+
+
+@dataclass(frozen=True)
+class StoryCheck:
+    """What adding syncs did at the same place: distinct contents that show the same, of all that were judged.
+
+    Any damage is the same; `is_damage` says that it is about damage.
+    """
+
+    # The roles or paths of what was synced.
+    added: tuple[str, ...]
+    broken_before: int
+    count_before: int
+    broken_after: int
+    count_after: int
+    # Why the check could not be made; empty if it was.
+    failure: str = ""
+    is_damage: bool = False
+    # Whether a call without a sync speaks for them.
+    has_witness: bool = True
+
+    @property
+    def helps(self) -> bool:
+        """Whether nothing shows the same once the syncs are there, though something did before.
+
+        Where nothing could be judged afterwards, nothing is known. Without a witness it must be more than chance.
+        """
+        is_gone = not self.failure and self.broken_before > 0 and self.broken_after == 0 and self.count_after > 0
+        return is_gone and (self.has_witness or self.chance <= _CHANCE_MAX)
+
+    @property
+    def chance(self) -> float:
+        """Return how likely it is that all that is broken is among what was judged before, if syncs change nothing.
+
+        Fisher's exact test for none broken afterwards.
+        """
+        return comb(self.count_before, self.broken_before) / comb(
+            self.count_before + self.count_after, self.broken_before
+        )
+
+
+@dataclass(frozen=True)
+class StoryChecker:
+    """Checks one explanation: of a kind of verdict, where a span of transactions was under way."""
+
+    evidence: EvidenceSource
+    kind: VerdictKind
+    span: tuple[int, int]
+    # States that are affordable, before and after.
+    states_max: int
+
+    def of_blames(self, blames: Sequence[Blame]) -> tuple[StoryCheck, ...]:
+        """Add the syncs that are missing: first for the weightiest call, then all; stop once it helps."""
+        missing = tuple(dict.fromkeys(blame.sync_to_add for blame in blames if blame.missing))
+        checks: list[StoryCheck] = []
+        for added in dict.fromkeys((missing[:1], missing)):
+            if added and not (checks and checks[-1].helps):
+                checks.append(self._check(added, has_witness=True))
+        return tuple(checks)
+
+    def of_guesses(
+        self, blames: tuple[Blame, ...], checks: tuple[StoryCheck, ...], unsynced: Sequence[Blame]
+    ) -> tuple[tuple[Blame, ...], tuple[StoryCheck, ...]]:
+        """Return another call to blame, with its check, if a sync that nothing speaks for helps; or what was given.
+
+        It may be about a file that had not been written to the disk yet. The last check tries a sync of everything: if
+        that does not help either, it is about no sync.
+        """
+        tried = {check.added for check in checks}
+        for other in [blame for blame in unsynced if (blame.sync_to_add,) not in tried][:_UNSYNCED_MAX]:
+            check = self._check((other.sync_to_add,), has_witness=False)
+            if check.helps:
+                return (other,), (check,)
+        return blames, (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
+
+    def _check(self, added: tuple[str, ...], *, has_witness: bool) -> StoryCheck:
+        broken_before, count_before = self._broken_count(self.evidence)
+        broken_after, count_after, failure = 0, 0, ""
+        try:
+            with self.evidence.with_syncs(added) as other:
+                broken_after, count_after = self._broken_count(other)
+        except RigError as error:
+            # What failed comes first and the cause last, with a trace between them if the agent failed.
+            text = str(error).splitlines() or [repr(error)]
+            failure = " ".join(dict.fromkeys((text[0], text[-1])))
+        return StoryCheck(
+            added, broken_before, count_before, broken_after, count_after, failure, self.kind.is_damage, has_witness
+        )
+
+    def _broken_count(self, evidence: EvidenceSource) -> tuple[int, int]:
+        """Return how many distinct contents show the kind, any damage if it is one, and how many there are."""
+        cuts = evidence.plan(self.span, min(_STATES_MAX, max(_STATES_MIN, self.states_max)))
+        verdicts = evidence.judge([(cut.state, None) for cut in cuts])
+        known = [verdict for verdict in verdicts if not verdict.kind.is_infrastructure]
+        kinds = {self.kind, *(other for other in VerdictKind if self.kind.is_damage and other.is_damage)}
+        broken = {verdict.exposure for verdict in known if verdict.kind in kinds}
+        return len(broken), len({verdict.exposure for verdict in known})
