@@ -82,15 +82,18 @@ def explain(
     calls = evidence.calls()
     blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
     span = (loss.subject or begin.number, max(loss.subject, end.number))
+    # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
+    has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
     checker = StoryChecker(evidence, verdict.kind, span, states_max=int(searcher.states_per_s * _CHECK_S))
     checks = checker.of_blames(blames)
     if not (evidence.untold or any(check.helps for check in checks)):
-        blames, checks = checker.of_guesses(blames, checks, unsynced_files(calls, until.number))
+        unsynced = unsynced_files(calls, until.number) if has_syncs else ()
+        blames, checks = checker.of_guesses(blames, checks, unsynced)
     landed_by = last_call_behind(landed[0][0], calls, begin) if landed and landed[0] else None
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(
         evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, evidence.untold,
-        not calls or any(call.name == CallName.SYNC for call in calls),
+        has_syncs,
     )  # fmt: skip
 
 
