@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rig.campaign import verification
+from rig.analysis.explain.explanation import explain
+from rig.campaign import evidence, verification
 from rig.campaign.record import record
 from rig.contract.errors import EngineError
 from rig.contract.scenario import Scenario, WorkloadSpec
@@ -239,10 +241,17 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
         for name, build in builds.items():
             scenario = scenario_of(build, 1)
             machines = source.of(scenario)
-            with open_recording(record(scenario, machines.recorder, tmp_path / name)) as (_, log):
-                states = [durable_at(log, ack.entry_index) for ack in Timeline(log.marks).acks[2::3]]
-                found = findings(scenario, machines.checker, log, states)
-            assert ["prefix"] * 3 == [one.kind for one in found], found
-            recovered[name] = [one.recovered for one in found]
+            recording = record(scenario, machines.recorder, tmp_path / name)
+            with evidence.of_recording(scenario, recording, machines) as of_run:
+                log = of_run.logs.first
+                states = [durable_at(log, ack.entry_index + 1) for ack in of_run.timeline.acks[2::3]]
+                verdicts = of_run.judge([(state, None) for state in states])
+                recovered[name] = [verdict.recovered for verdict in verdicts]
+                if lost := [pair for pair in zip(states, verdicts, strict=True) if pair[1].lost]:
+                    why = explain(of_run, *lost[0], 60)
     assert [3, 6, 9] == recovered["always"]
     assert [3, 6, 9] != recovered["everysec"]
+    blame = why.blames[0]
+    assert ("write", "redis-server", why.loss.subject) == (blame.call.name, blame.call.program, blame.call.number)
+    assert re.fullmatch(r"data/appendonlydir/appendonly\.aof\.\d+\.incr\.aof", blame.call.path), blame
+    assert (blame.missing, why.is_proven) == ("appendonlydir/appendonly.aof.N.incr.aof", True), why.checks
