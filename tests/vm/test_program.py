@@ -236,7 +236,7 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
     vm_image.build(recipes.of_file(REDIS / "recipe.toml").recipe)
     names = ("always", "everysec")
     builds = {name: programs.select(str(REDIS / name), "ext4", (), None, REDIS / "recipe.toml").build for name in names}
-    recovered = {}
+    recovered, explained = {}, []
     with guests(list(builds.values())) as source:
         for name, build in builds.items():
             scenario = scenario_of(build, 1)
@@ -247,10 +247,11 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
                 states = [durable_at(log, ack.entry_index + 1) for ack in of_run.timeline.acks[2::3]]
                 verdicts = of_run.judge([(state, None) for state in states])
                 recovered[name] = [verdict.recovered for verdict in verdicts]
-                if lost := [pair for pair in zip(states, verdicts, strict=True) if pair[1].lost]:
-                    why = explain(of_run, *lost[0], 60)
+                lost = [pair for pair in zip(states, verdicts, strict=True) if pair[1].lost]
+                explained += [explain(of_run, *pair, 60) for pair in lost[:1]]
     assert [3, 6, 9] == recovered["always"]
     assert [3, 6, 9] != recovered["everysec"]
+    (why,) = explained
     blame = why.blames[0]
     assert ("write", "redis-server", why.loss.subject) == (blame.call.name, blame.call.program, blame.call.number)
     assert re.fullmatch(r"data/appendonlydir/appendonly\.aof\.\d+\.incr\.aof", blame.call.path), blame
