@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from rig.analysis.explain.choices import Atom, Choices
 from rig.analysis.explain.instants import CutInstant, instant_of, phase_of
@@ -33,8 +34,8 @@ from rig.recordings.timeline import Timeline
 # A state, and the entry just before which it is judged; None for its own instant.
 Placed = tuple[CrashState, int | None]
 Judge = Callable[[Sequence[Placed]], Sequence[Verdict]]
-# Candidates for the first or the last cut that are judged together.
-_ABREAST = 12
+# Candidates for the first or the last cut that are judged together, and those of an engine that takes long for each.
+_ABREAST, _ABREAST_IF_SLOW = 12, 4
 _PREFIXES = {VerdictKind.LOST_SUFFIX, VerdictKind.SPLIT}
 
 
@@ -216,11 +217,19 @@ class Searcher:
         return self._instant(min(later, key=lambda entry: int(account.completed[entry]), default=verdict.entry))
 
     def _last_same(self, placed: Sequence[Placed], verdict: Verdict) -> int | None:
-        """Return the rank of the last of these states that shows the same, if all up to it do; None if none does."""
-        low, high = -1, len(placed)
+        """Return the rank of the last of these states that shows the same, if all up to it do; None if none does.
+
+        The first ones tried are close together, and then further and further apart: it is often near.
+        """
+        low, high, is_first = -1, len(placed), True
+        abreast = _ABREAST if self.singles_max >= SINGLES_MAX else _ABREAST_IF_SLOW
         while high - low > 1 and self._has_time():
-            step = max(1, (high - low) // (_ABREAST + 1))
-            ranks = list(range(low + step, high, step))[:_ABREAST]
+            step = max(1, (high - low) // (abreast + 1))
+            ranks = list(range(low + step, high, step))[:abreast]
+            if is_first:
+                factor = max(2, ceil(high ** (1 / abreast)))
+                ranks = [rank for power in range(abreast) if (rank := factor**power - 1) < high]
+                is_first = False
             same = self._same([placed[rank] for rank in ranks], verdict, is_elsewhere=True)
             first_other = next((rank for rank, is_it in zip(ranks, same, strict=True) if not is_it), None)
             if first_other is not None:

@@ -30,6 +30,7 @@ from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, TELL_CALLS
 from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
+from rig.engines import Sharing, load
 from rig.faults import Address, CrashState, Fault, Logs, plan
 from rig.machines.guests import Machines
 from rig.machines.pool import Pooled, Pools
@@ -67,7 +68,11 @@ class ScenarioEvidence:
         reference = self._pooled.verifier if twice else None
         if states:
             cuts = [(state, self.clock) for state in states]
-            findings = StateCheck(self.scenario, self.logs.first).findings(cuts, self._pooled.checker, reference)
+            # A server that takes too long to recover is given up: to wait longer takes minutes, for one candidate.
+            check = StateCheck(self.scenario, self.logs.first)
+            if not twice and load(self.scenario.engine_module).spec.sharing is Sharing.SERVER:
+                check = replace(check, tries_max=1)
+            findings = check.findings(cuts, self._pooled.checker, reference)
             self._known |= dict(zip(order, findings, strict=True))
         return [
             verdict(

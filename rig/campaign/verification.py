@@ -77,6 +77,8 @@ class StateCheck:
     stopped: threading.Event = field(default_factory=threading.Event)
     # Set once there are enough findings.
     enough: threading.Event = field(default_factory=threading.Event)
+    # How often a state is checked until it does not cost its machine.
+    tries_max: int = _TRIES
 
     @property
     def _again(self) -> StateCheck:
@@ -117,7 +119,7 @@ class StateCheck:
                     raise
                 tries += 1
                 lost_count += 1
-                if tries == _TRIES:
+                if tries == self.tries_max:
                     done, tries = done + 1, 0
                     yield _finding_of_lost(console, error)
         if reference and (some := [cuts[number] for number in comparison.numbers]):
