@@ -85,8 +85,10 @@ class Drawing:
 
 def drawing(loss: Loss, log: WriteLog, timeline: Timeline, namer: BlockNamer) -> Drawing:
     """Draw a loss: from the begin of the transaction that is lost, or under way, to just after the last cut."""
-    number = loss.subject or timeline.issued_count(loss.state.latest_instant)
-    begin = next((moment for moment in timeline.begins if moment.number == number), timeline.setup)
+    own = [moment for moment in timeline.begins if moment.number == loss.subject]
+    under_way = [moment for moment in timeline.begins if moment.entry_index < loss.state.latest_instant][-1:]
+    (begin, *_) = (*(own if loss.subject else under_way), timeline.setup)
+    number = begin.number
     ack = next((moment for moment in timeline.acks if moment.number >= number), None)
     is_acked = bool(ack) and bool(loss.subject)
     zero_ns = ack.time_ns if ack and is_acked else begin.time_ns

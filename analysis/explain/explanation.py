@@ -64,6 +64,9 @@ def explain(
     All single writes of a cut are tried if there are at most `singles_max`. Raise UsageError if there is nothing to
     explain.
     """
+    if evidence.timeline.client_count > 1:
+        # A count of what is there names no transaction: which one is lost does not matter.
+        verdict = replace(verdict, recovered=None)
     searcher = Searcher(evidence.logs, evidence.timeline, evidence.judge, limit_s, singles_max)
     loss = searcher.loss(state, verdict)
     namer = _namer(evidence, loss.culprit.choices)

@@ -101,6 +101,8 @@ class ScenarioEvidence:
     @property
     def untold(self) -> str:
         """Return why nobody can tell the calls of the workload, as the end of a sentence; empty if it can be done."""
+        if self.scenario.workload.client_count > 1:
+            return "transactions of several clients overlap, so nobody can say whose call it was"
         is_killed = SPECS[self.scenario.fault].injection is Injection.KILLCUT
         return "the workload is killed, and is then not run under supervision" if is_killed else ""
 
@@ -182,12 +184,7 @@ def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str)
 
 
 def require_choice(scenario: Scenario) -> None:
-    """Raise UsageError unless the states of a scenario's fault are any choice of the writes that a cut leaves open.
-
-    Where transactions overlap, nobody can tell whose call it is.
-    """
-    if scenario.workload.client_count > 1:
-        raise UsageError("states of several clients are not explained: whose call it was cannot be told")
+    """Raise UsageError unless the states of a scenario's fault are any choice of the writes that a cut leaves open."""
     if SPECS[scenario.fault].model not in _MODELS:
         faults = ", ".join(_MODELS)
         raise UsageError(

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rig.analysis.explain.explanation import explain
+from rig.analysis.explain.story import paragraph
 from rig.analysis.judging.outcome import Result
 from rig.analysis.judging.promises import promise_of, violates
+from rig.campaign.evidence import of_recording, state_of
 from rig.campaign.record import record
 from rig.contract.results import VerdictKind
 from rig.engines import engine_named
@@ -74,6 +77,15 @@ def test_what_a_group_commit_acknowledges_too_early_is_lost(
     assert is_broken is bool(losses), Counter((each.kind, each.detail) for each in judged)
     assert not any(verdict.kind.is_infrastructure for verdict in judged)
     assert all("of 4 clients" in verdict.detail for verdict in losses if verdict.kind is VerdictKind.LOST_SUFFIX)
+    if is_broken:
+        worst = max(losses, key=lambda verdict: verdict.lost)
+        with of_recording(scenario, recording, machines) as evidence:
+            why = explain(evidence, state_of(evidence, worst.state), worst, 30)
+        assert "Which calls are behind it is not known" in paragraph(why)
+        paths = {write.path for writes in why.lost for write in writes} | {
+            change.path for writes in why.lost for write in writes for change in write.changes
+        }
+        assert "data/log" in paths, paragraph(why)
     with open_recording(recording) as (_, log):
         timeline = Timeline(log.marks)
     steps = [{"begin": 1, "ack": -1}.get(moment.kind, 0) for moment in timeline.moments]

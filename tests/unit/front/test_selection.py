@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.judging.outcome import summarise
-from rig.campaign.evidence import require_choice
 from rig.contract.errors import UsageError
 from rig.front import programs
 from rig.front.selection import added_line, select, with_controls
@@ -107,9 +106,6 @@ def test_a_program_with_several_clients_is_measured_with_its_control_where_it_ca
     ]
     assert "(atomic.clients4+eatmydata)" in own.added
     assert {4} == {scenario.orders.client_count for scenario in own.scenarios}
-    for scenario in own.scenarios:
-        with pytest.raises(UsageError, match="states of several clients are not explained"):
-            require_choice(scenario)
     assert {4} == {
         scenario.workload.client_count for scenario in matrix.configure(own.scenarios, matrix.profile("quick"))
     }
