@@ -89,9 +89,9 @@ def blame_calls(
     """Return the calls behind writes that were lost, without repetitions; `until` says how far the workload had come.
 
     `landed` are writes that relied on them, made by calls until `landed_until`: a sync between the two would have kept
-    the order. Without any, it is the acknowledgement that relied on them. `is_subject` says that the transaction itself is lost. Then its own writes are
-    to blame that no sync followed, if the lost writes have nothing to do with it: they may have reached the disk much
-    later, or not at all.
+    the order. Without any, it is the acknowledgement that relied on them. `is_subject` says that the transaction itself
+    is lost. Then its own writes are to blame that no sync followed, if the lost writes have nothing to do with it: they
+    may have reached the disk much later, or not at all.
     """
     transaction = until.number
     reliant = sorted(

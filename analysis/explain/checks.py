@@ -1,4 +1,4 @@
-"""The check of an explanation: syncs are added, the scenario is recorded again, and states are judged at the same place.
+"""The check of an explanation: syncs are added, the scenario is recorded again, and its states are judged.
 
 What an explanation asks of the evidence is here too.
 """

@@ -6,12 +6,11 @@ explanation whose check does not help says that it is a guess.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rig.analysis.explain.blame import Blame, Until, blame_calls, last_call_behind, unsynced_files
 from rig.analysis.explain.blocks import BlockNamer, NamedWrite
-from rig.analysis.explain.checks import StoryChecker, EvidenceSource, StoryCheck
+from rig.analysis.explain.checks import EvidenceSource, StoryCheck, StoryChecker
 from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import Drawing, drawing
 from rig.analysis.explain.loss import Enough, Loss, Searcher
