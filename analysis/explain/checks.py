@@ -5,10 +5,11 @@ What an explanation asks of the evidence is here too.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from math import comb
 from typing import Protocol, Self
 
 from rig.analysis.explain.blame import Blame
@@ -110,7 +111,7 @@ class StoryCheck:
 
         Fisher's exact test for none broken afterwards.
         """
-        return comb(self.count_before, self.broken_before) / comb(
+        return math.comb(self.count_before, self.broken_before) / math.comb(
             self.count_before + self.count_after, self.broken_before
         )
 
@@ -124,6 +125,8 @@ class StoryChecker:
     span: tuple[int, int]
     # States that are affordable, before and after.
     states_max: int
+    # When no further guess is tried, by the monotonic clock.
+    deadline_s: float = math.inf
 
     def of_blames(self, blames: Sequence[Blame]) -> tuple[StoryCheck, ...]:
         """Add the syncs that are missing: first for the weightiest call, then all; stop once it helps."""
@@ -144,9 +147,13 @@ class StoryChecker:
         """
         tried = {check.added for check in checks}
         for other in [blame for blame in unsynced if (blame.sync_to_add,) not in tried][:_UNSYNCED_MAX]:
+            if time.monotonic() > self.deadline_s:
+                break
             check = self._check((other.sync_to_add,), has_witness=False)
             if check.helps:
                 return (other,), (check,)
+        if time.monotonic() > self.deadline_s:
+            return blames, checks
         return blames, (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
 
     def _check(self, added: tuple[str, ...], *, has_witness: bool) -> StoryCheck:

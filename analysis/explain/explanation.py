@@ -6,6 +6,7 @@ explanation whose check does not help says that it is a guess.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from rig.analysis.explain.blame import Blame, Until, blame_calls, last_call_behind, unsynced_files
@@ -25,8 +26,9 @@ from rig.recordings.timeline import Timeline
 
 # Sets of one size that are named, and shown. There may be hundreds: each frame of a log may be enough.
 _SETS_NAMED_MAX, _SETS_SHOWN_MAX = 20, 5
-# Roughly the seconds for the states of one check, before and after.
-_CHECK_S = 40
+# Roughly the seconds for the states of one check, before and after. Once the explanation has taken this many times as
+# long as the search may, nothing more is guessed.
+_CHECK_S, _GUESSES_FACTOR = 40, 4
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def explain(
     All single writes of a cut are tried if there are at most `singles_max`. Raise UsageError if there is nothing to
     explain.
     """
+    begin_s = time.monotonic()
     if evidence.timeline.client_count > 1:
         # A count of what is there names no transaction: which one is lost does not matter.
         verdict = replace(verdict, recovered=None)
@@ -86,7 +89,8 @@ def explain(
     span = (loss.subject or begin.number, max(loss.subject, end.number))
     # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
-    checker = StoryChecker(evidence, verdict.kind, span, states_max=int(searcher.states_per_s * _CHECK_S))
+    states_max = int(searcher.states_per_s * _CHECK_S)
+    checker = StoryChecker(evidence, verdict.kind, span, states_max, begin_s + _GUESSES_FACTOR * limit_s)
     checks = checker.of_blames(blames)
     if not (evidence.untold or any(check.helps for check in checks)):
         unsynced = unsynced_files(calls, until.number) if has_syncs else ()

@@ -252,6 +252,8 @@ def _check_sentence(explanation: Explanation) -> str:
     if explanation.is_proven:
         text = check_text(next(check for check in explanation.checks if check.helps))
         return f"{text[0].upper()}{text[1:]}."
+    if not explanation.checks:
+        return "No sync was found to be missing, so this explanation was not checked."
     last = explanation.checks[-1]
     if last.added == (ADD_EVERYTHING,) and last.broken_after:
         hint = (

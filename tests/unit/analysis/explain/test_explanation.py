@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from rig.analysis.dossiers import Keeps, Promise
-from rig.analysis.explain import checks
+from rig.analysis.explain import checks, explanation
 from rig.analysis.explain.checks import StoryCheck
 from rig.analysis.explain.drawing import svg
 from rig.analysis.explain.explanation import Explanation, explain
@@ -113,6 +113,17 @@ def test_where_not_even_a_sync_of_everything_helps_it_is_about_no_sync(tmp_path:
     assert [("table",), ("*",)] == run.asked
     assert "with a sync of table added, 1 of 1 contents show this; without it, 1 of 1" in minimal_list(found)
     assert not found.is_proven
+
+
+def test_nothing_is_guessed_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanation, "_GUESSES_FACTOR", -1)
+    found, run = explained(tmp_path, helps=False)
+    assert [("table",)] == run.asked
+    assert "This is a guess: with a sync of table added" in paragraph(found)
+    sync = replace(WRITE, name="sync", offset_bytes=-1)
+    found, run = explained(tmp_path, calls=(WRITE, sync))
+    assert [] == run.asked
+    assert paragraph(found).endswith("so this explanation was not checked.")
 
 
 def test_a_workload_without_any_sync_is_said_to_have_none(tmp_path: Path) -> None:
