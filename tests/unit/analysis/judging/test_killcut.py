@@ -95,8 +95,10 @@ def test_scenarios_under_kills_and_what_cannot_be_measured() -> None:
         with pytest.raises(UsageError, match=words):
             matrix.select([pattern])
     (killed_and_cut,) = matrix.select(["sqlite-ext4-wal_full_killcut"])
-    with pytest.raises(UsageError, match="states of killcut are not explained"):
-        require_choice(killed_and_cut)
+    require_choice(killed_and_cut)
+    (misdirected,) = matrix.select(["sqlite-ext4-wal_full_misdirected"])
+    with pytest.raises(UsageError, match="the states of misdirected are no free choice of writes"):
+        require_choice(misdirected)
 
 
 @pytest.mark.parametrize(
