@@ -34,7 +34,7 @@ from rig.recordings.timeline import Timeline
 # A state, and the entry just before which it is judged; None for its own instant.
 Placed = tuple[CrashState, int | None]
 Judge = Callable[[Sequence[Placed]], Sequence[Verdict]]
-# Candidates for the first or the last cut that are judged together, and those of an engine that takes long for each.
+# Candidates for the first or the last cut that are judged together: of a fast engine, and of a slow one.
 _ABREAST, _ABREAST_IF_SLOW = 12, 4
 _PREFIXES = {VerdictKind.LOST_SUFFIX, VerdictKind.SPLIT}
 
