@@ -79,7 +79,7 @@ class Orders:
     failed: tuple[int, ...] = ()
     # Whether another process on the file system syncs a file of its own.
     has_neighbour: bool = False
-    # How many transactions may be in flight at a time; only an engine with clients asks (`rig.engines.own.ClientsDriver`).
+    # How many transactions may be in flight at a time, for an engine that asks (`rig.engines.own.ClientsDriver`).
     client_count: int = 1
 
     @property
