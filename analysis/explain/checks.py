@@ -23,8 +23,8 @@ from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs
 from rig.recordings.timeline import Timeline
 
-# At most this many files that had not been synced are tried, each with a sync. Where no call speaks for a sync, it helps
-# only if chance explains that with at most this probability.
+# At most this many files that had not been synced are tried, each with a sync. Where no call speaks for a sync, it
+# helps only if chance explains that with at most this probability.
 _UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # The fewest and the most states judged for a check, before and after.
 _STATES_MIN, _STATES_MAX = 40, 130
