@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 from rig.analysis.dossiers import Promise
 from rig.analysis.explain.blame import Blame
@@ -22,6 +23,8 @@ from rig.engines.syncs import CallName
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _CHANGES_MAX, _CHANGES_LISTED_MAX, _BLAMES_MAX = 3, 8, 2
+# The characters of a paragraph for what the engine said.
+_DETAIL_MAX = 120
 # What a sync is added of, where it is no file.
 _TARGETS = {DIRECTORY: "of the directory", ADD_EVERYTHING: "of everything"}
 # What a verdict means, as the end of "After this cut ...".
@@ -205,7 +208,9 @@ def _what_happened(explanation: Explanation) -> str:
         which = f"{first} and {last}" if last == first + 1 else f"{first} to {last}"
         return f"Transactions {which} were acknowledged and are gone after this cut."
     phase = explanation.loss.last_instant.phase
-    return f"After this cut, {phase}, {meaning(verdict.kind)}{f': {verdict.detail}' if verdict.detail else ''}."
+    # The report has the whole with the verdict. Here it would hide the reason.
+    detail = shorten(verdict.detail, _DETAIL_MAX, placeholder=" [...]").rstrip(".")
+    return f"After this cut, {phase}, {meaning(verdict.kind)}{f': {detail}' if detail else ''}."
 
 
 def _blame_sentence(blame: Blame, explanation: Explanation) -> str:

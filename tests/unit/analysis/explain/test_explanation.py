@@ -201,6 +201,16 @@ def test_damage_that_the_cut_can_neither_lose_nor_keep_is_told_by_what_begins_an
     assert "; no sync of table follows before the write that landed." in text
 
 
+def test_what_an_engine_says_at_length_does_not_hide_the_reason(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, WINDOW, 9, reads=torn)
+    verdict = replace(found.loss.verdict, detail="a page is bad\n" * 50)
+    text = paragraph(replace(found, loss=replace(found.loss, verdict=verdict)))
+    beginning, _, rest = text.partition(" [...]. It is enough")
+    assert beginning.endswith("a page is bad a page is bad")
+    assert len(beginning) < 250
+    assert rest
+
+
 def test_damage_that_a_sync_would_end_is_told_by_its_order_and_not_by_what_lies_below(tmp_path: Path) -> None:
     write = replace(WRITE, offset_bytes=512)
     calls = (write, replace(write, name="sync"))
