@@ -206,7 +206,7 @@ def test_what_an_engine_says_at_length_does_not_hide_the_reason(tmp_path: Path) 
     verdict = replace(found.loss.verdict, detail="a page is bad\n" * 50)
     text = paragraph(replace(found, loss=replace(found.loss, verdict=verdict)))
     beginning, _, rest = text.partition(" [...]. It is enough")
-    assert beginning.endswith("a page is bad a page is bad")
+    assert "a page is bad a page is bad" in beginning
     assert len(beginning) < 250
     assert rest
 
