@@ -32,10 +32,11 @@ _CAUSES = {
 
 
 class Until(NamedTuple):
-    """How far the workload had come: the last transaction that had begun, and whether it was acknowledged."""
+    """How far the workload had come: the last transaction that had begun, whether it was acknowledged, and the end."""
 
     number: int
     is_acked: bool = False
+    is_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,8 @@ def _commit_of(call: SeenCall) -> set[tuple[str, int]]:
 def _reached_count(calls: Sequence[SeenCall], until: Until) -> int:
     """Return how many calls the workload had made. Those after its end have no number."""
     last = 0
+    if until.is_over:
+        return len(calls)
     for rank, call in enumerate(calls):
         last = max(last, call.number)
         is_reached = until.is_acked or call.phase in _COMMITS

@@ -7,7 +7,7 @@ has committed. So files are looked up in several states: the two extremes of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from rig.analysis.explain.choices import Atom, Choices
@@ -15,7 +15,7 @@ from rig.contract.places import FilePlaces
 from rig.contract.scenario import Scenario
 from rig.engines import load
 from rig.engines.roles import FileRoles, roles_of
-from rig.faults import CrashState, EntryFlag, Logs, everything_unflushed_lost
+from rig.faults import CrashState, DiskLetter, EntryFlag, Logs, everything_unflushed_lost
 from rig.filesystems import filesystem_named
 from rig.filesystems.roles import BlockRole, BlockRoles, FileChange
 
@@ -29,7 +29,7 @@ class NamedWrite:
     """One write, or a part of one, in words."""
 
     atom: Atom
-    # On the device.
+    # On its disk.
     offset_bytes: int
     length_bytes: int
     is_fua: bool
@@ -76,9 +76,10 @@ class BlockNamer:
         return "" if owner is None or owner.is_directory else owner.path
 
     def _name(self, atom: Atom) -> NamedWrite:
-        log = self.logs.first
         ((offset, length),) = self.choices.pieces(atom)
-        write = NamedWrite(atom, offset, length, bool(log.flags[atom.entry] & EntryFlag.FUA))
+        write = NamedWrite(atom, offset, length, bool(self.choices.log.flags[atom.entry] & EntryFlag.FUA))
+        if self.choices.disk is not DiskLetter.A:
+            return replace(write, role=f"block at byte {offset} of disk {self.choices.disk}")
         owner = self._owner(offset)
         if owner and not owner.is_directory:
             begin = owner.offset_of(offset) or 0
@@ -94,7 +95,7 @@ class BlockNamer:
     def _role_of_block(self, atom: Atom, offset: int, length: int) -> BlockRole | None:
         """Return what a block is to the file system, once all other writes of the cut have landed."""
         others = self.choices.state([other for other in self.choices.atoms if other != atom])
-        read = partial(others.read, self.logs.first)
+        read = partial(others.read, self.choices.log)
         filesystem = filesystem_named(self.scenario.filesystem)
         if not isinstance(filesystem, BlockRoles):
             return None
@@ -115,7 +116,7 @@ class BlockNamer:
         return bytes(data)
 
     def _read(self, offset: int, length: int) -> bytes:
-        return self._full.read(self.logs.first, offset, length)
+        return self._full.read(self.choices.log, offset, length)
 
     @cached_property
     def _full(self) -> CrashState:
@@ -128,10 +129,14 @@ class BlockNamer:
     @cached_property
     def _maps(self) -> list[Sequence[FilePlaces]]:
         log, epochs = self.logs.first, self.logs.epochs
-        here = self.choices.epoch.number
+        here = self.logs.of_disk(self._full).epoch.number
         ends = [epochs[min(here + more, len(epochs) - 1)].end for more in _LATER_EPOCHS]
-        later = [everything_unflushed_lost(log, epochs, entry) for entry in dict.fromkeys((*ends, log.entry_count))]
-        return [file or () for file in self.look([self._full, self._empty, *later])]
+        entries = dict.fromkeys((*ends, log.entry_count))
+        later = [self.logs.complete(everything_unflushed_lost(log, epochs, entry)) for entry in entries]
+        states = [self._full, self._empty, *later]
+        seen = [state for state in states if self.logs.is_complete(state)]
+        files = dict(zip([state.id for state in seen], self.look(seen), strict=True))
+        return [files.get(state.id) or () for state in states]
 
     @cached_property
     def _files(self) -> list[FilePlaces]:

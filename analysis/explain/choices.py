@@ -7,6 +7,9 @@ judged, if that is not the latest.
 
 The FUA write that comes after the cut can be a choice too. With it everything is as after the next cut.
 
+Of two disks the writes of the one that died later are open. The other has lost all that was not flushed, as
+`rig.faults.models.twodisk` says.
+
 Left out: the writes whose order to a FUA write the log leaves open, unless the explained state has them.
 """
 
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from rig.faults import CrashState, Epoch, Tear, WriteLog
+from rig.faults import CrashState, DiskLetter, Epoch, JointState, Logs, Tear, WriteLog
 from rig.faults.log.extents import unit_pieces, whole_pieces
 from rig.faults.states.damage import Damage
 from rig.faults.states.state import Window, landable, make_lying_state, make_state, unit_count
@@ -39,7 +42,7 @@ class Choices:
     `has_next` says that the next FUA write of the epoch is one of them.
     """
 
-    log: WriteLog
+    logs: Logs
     epoch: Epoch
     fua_count: int
     units: tuple[tuple[int, int], ...] = ()
@@ -48,24 +51,33 @@ class Choices:
     damages: tuple[Damage, ...] = ()
     cut_at: int | None = None
     has_next: bool = False
+    # The disk whose writes they are, and whose log has the epoch.
+    disk: DiskLetter = DiskLetter.A
 
     @classmethod
-    def at_border(cls, log: WriteLog, epoch: Epoch, fua_count: int) -> Choices:
-        """Return what lies between the cut after this many FUA writes of an epoch and the next cut."""
-        return cls(log, epoch, fua_count, has_next=fua_count < len(epoch.fuas))
+    def at_border(cls, logs: Logs, epoch: Epoch, fua_count: int) -> Choices:
+        """Return what lies between the cut after this many FUA writes of an epoch of the first log and the next cut."""
+        return cls(logs, epoch, fua_count, has_next=fua_count < len(epoch.fuas))
 
     @classmethod
-    def of(cls, log: WriteLog, state: CrashState) -> Choices:
-        """Return the choices among which a state of this log is one."""
+    def of(cls, logs: Logs, state: CrashState) -> Choices:
+        """Return the choices among which a state of these logs is one."""
+        disk = state.late if isinstance(state, JointState) else DiskLetter.A
+        state = logs.of_disk(state, disk)
         units = {tear.entry_index: tear.unit_bytes for tear in state.tears}
         if state.draw and state.draw.unit_bytes:
             units = dict.fromkeys(landable(state.epoch), state.draw.unit_bytes)
         known = {*_reach(state.epoch, state.fua_count, state.window)}
         extra = {*state.whole, *state.ahead, *units} - known
         return cls(
-            log, state.epoch, state.fua_count, tuple(sorted(units.items())), tuple(sorted(extra)), state.window,
-            state.damages, state.cut_at,
+            logs, state.epoch, state.fua_count, tuple(sorted(units.items())), tuple(sorted(extra)), state.window,
+            state.damages, state.cut_at, disk=disk,
         )  # fmt: skip
+
+    @property
+    def log(self) -> WriteLog:
+        """Return the log of the disk."""
+        return self.logs.all[list(DiskLetter).index(self.disk)]
 
     @cached_property
     def entries(self) -> tuple[int, ...]:
@@ -81,6 +93,7 @@ class Choices:
 
     def atoms_of(self, state: CrashState) -> frozenset[Atom]:
         """Return the atoms that landed in a state of these choices."""
+        state = self.logs.of_disk(state, self.disk)
         if state.draw:
             members = state.window.members if state.window else landable(state.epoch)
             size = state.draw.unit_bytes
@@ -94,6 +107,9 @@ class Choices:
 
     def state(self, landed: Collection[Atom]) -> CrashState:
         """Return the state in which these atoms landed and no others."""
+        return self.logs.complete(self._own_state(landed), self.disk)
+
+    def _own_state(self, landed: Collection[Atom]) -> CrashState:
         whole = [entry for entry in self.entries if all(atom in landed for atom in self._atoms_of(entry))]
         if self.window:
             return make_lying_state(self.window, whole=whole, damages=self.damages)
@@ -113,7 +129,7 @@ class Choices:
         )  # fmt: skip
 
     def pieces(self, atom: Atom) -> list[tuple[int, int]]:
-        """Return where on the device an atom is: (offset, length) in bytes."""
+        """Return where on its disk an atom is: (offset, length) in bytes."""
         if atom.unit == WHOLE:
             rows = whole_pieces(self.log, [atom.entry])
         else:

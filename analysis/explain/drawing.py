@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
 
 from rig.analysis.explain.blocks import BlockNamer
-from rig.analysis.explain.instants import span_text, time_of
+from rig.analysis.explain.instants import instant_of_state, span_text, time_of
 from rig.analysis.explain.loss import Loss
-from rig.faults import EntryFlag, WriteLog
-from rig.recordings.timeline import Timeline
+from rig.faults import DiskLetter, EntryFlag, JointState, WriteLog
+from rig.recordings.timeline import Moment, Timeline
 
 _ROWS_MAX = 28
 # Rows that stay if there are too many: the first and the last.
@@ -94,11 +94,62 @@ def drawing(loss: Loss, log: WriteLog, timeline: Timeline, namer: BlockNamer) ->
     zero_ns = ack.time_ns if ack and is_acked else begin.time_ns
     what = "acknowledgement" if is_acked else "begin"
     end = min(max(loss.last_instant.entry, loss.verdict.entry) + 1, log.entry_count)
-    rows = list(_Rows(loss, log, timeline, namer, zero_ns).between(begin.entry_index, end))
+    if isinstance(loss.state, JointState):
+        both = _rows_of_both(loss, loss.state, timeline, namer, begin)
+        rows = [replace(row, since_ns=row.since_ns - zero_ns) for row in both]
+    else:
+        rows = list(_Rows(loss, log, timeline, namer, zero_ns).between(begin.entry_index, end))
     left_out = max(0, len(rows) - _ROWS_MAX)
     if left_out:
         rows = _ends(rows)
     return Drawing(f"the {what} of transaction {number}", tuple(rows), left_out)
+
+
+def _rows_of_both(
+    loss: Loss, state: JointState, timeline: Timeline, namer: BlockNamer, begin: Moment
+) -> Iterator[RowOfTime]:
+    """Yield the rows of two disks by the clock, from a begin on; times are the machine's.
+
+    Neither log has the order of the other. Writes of one lane that follow each other, with one fate, share a row.
+    """
+    cut_ns = instant_of_state(state, namer.logs, timeline).time_ns
+    end_ns = max(cut_ns, loss.last_instant.time_ns)
+    marks = [moment for moment in timeline.moments if moment.kind in _WORDS]
+    events = [(RowOfTime(mark.time_ns, "", f"transaction {mark.number} {_WORDS[mark.kind]}"), 0) for mark in marks]
+    events.append((RowOfTime(cut_ns, "", _CUT), 0))
+    events += [event for disk in DiskLetter for event in _events_of_disk(loss, state, namer, disk)]
+    spanned = [event for event in events if begin.time_ns <= event[0].since_ns <= end_ns]
+    spanned.sort(key=lambda event: event[0].since_ns)
+    for (lane, _), group in groupby(spanned, key=lambda event: (event[0].lane, event[0].fate)):
+        rows, sizes = zip(*group, strict=True)
+        if lane:
+            yield replace(rows[0], what=_what(len(rows), sum(sizes), lane))
+        else:
+            yield from rows
+
+
+def _events_of_disk(
+    loss: Loss, state: JointState, namer: BlockNamer, disk: DiskLetter
+) -> Iterator[tuple[RowOfTime, int]]:
+    """Yield a row for each write and flush of one of two disks, with the bytes that it wrote."""
+    log, own = state.logs.sides[disk].log, state.states[disk]
+    if log.account is None or log.account.times_ns is None:
+        return
+    is_culprit = loss.culprit.choices.disk is disk
+    culprits = {atom.entry for atom in loss.culprit.sets[0]} if is_culprit else set()
+    landed = set(own.pieces(log)[:, 0].tolist())
+    for entry, time_ns in enumerate(log.account.times_ns[:, 1].tolist()):
+        if log.flags[entry] & EntryFlag.FLUSH:
+            yield RowOfTime(time_ns, "", f"{_FLUSH} on disk {disk}"), 0
+        elif size := int(log.payload_bytes[entry]):
+            lane = (disk is DiskLetter.A and namer.path_of(entry)) or f"{FILE_SYSTEM}, disk {disk}"
+            fate = Fate.LANDED if entry in landed else Fate.LOST
+            fate = Fate.CULPRIT if entry in culprits else Fate.DURABLE if entry < own.base_end else fate
+            yield RowOfTime(time_ns, lane, "", fate), size
+
+
+def _what(count: int, size_bytes: int, lane: str) -> str:
+    return f"{f'{count} writes' if count > 1 else 'a write'}, {size_bytes} bytes: {lane}"
 
 
 def _ends(rows: Sequence[RowOfTime]) -> list[RowOfTime]:
@@ -150,16 +201,12 @@ class _Rows:
 
     @cached_property
     def _landed_entries(self) -> set[int]:
-        state = self.loss.state
-        return {atom.entry for atom in self.loss.landed.choices.atoms_of(state)} | {
-            *state.epoch.fuas[: state.fua_count]
-        }
+        return set(self.loss.state.pieces(self.log)[:, 0].tolist())
 
     def _row_of_writes(self, lane: str, fate: Fate, entries: Sequence[int]) -> RowOfTime:
         size = int(sum(self.log.payload_bytes[entry] for entry in entries))
         is_fua = any(self.log.flags[entry] & EntryFlag.FUA for entry in entries)
-        count = f"{len(entries)} writes" if len(entries) > 1 else "a write"
-        return self._row(entries[0], f"{count}, {size} bytes: {lane}{' (FUA)' if is_fua else ''}", lane, fate)
+        return self._row(entries[0], f"{_what(len(entries), size, lane)}{' (FUA)' if is_fua else ''}", lane, fate)
 
     def _row(self, entry: int, what: str, lane: str = "", fate: Fate = Fate.NONE) -> RowOfTime:
         return RowOfTime(time_of(entry, self.log, self.timeline) - self.zero_ns, lane, what, fate)
@@ -216,7 +263,7 @@ def _column(row: RowOfTime, x: int, lanes: Sequence[str], height: int) -> Iterat
             fill = "var(--paper, #fff)" if row.fate is Fate.LOST else colour
             yield f'<circle cx="{x}" cy="{y}" r="6" fill="{fill}" stroke="{colour}" stroke-width="2">{title}</circle>'
         return
-    is_cut, is_flush = row.what == _CUT, row.what == _FLUSH
+    is_cut, is_flush = row.what == _CUT, row.what.startswith(_FLUSH)
     colour = "var(--damage, #c53030)" if is_cut else "var(--ink, #1a202c)"
     dash = ' stroke-dasharray="2 3"' if is_flush else ""
     of_mark = row.what.removeprefix("transaction ").replace("is ACKNOWLEDGED", "ack").replace("begins", "begin")

@@ -106,7 +106,7 @@ def explain(
 def _until(timeline: Timeline, entry: int) -> Until:
     """Return how far the workload had come at a cut just before an entry."""
     number = timeline.issued_count(entry)
-    return Until(number, timeline.acked_count(entry) >= number)
+    return Until(number, timeline.acked_count(entry) >= number, entry > timeline.end.entry_index)
 
 
 def _namer(evidence: EvidenceSource, choices: Choices) -> BlockNamer:

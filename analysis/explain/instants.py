@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rig.faults import WriteLog
+from rig.faults import CrashState, JointState, Logs, WriteLog
 from rig.recordings.timeline import Timeline
 
 _NS_PER_S, _NS_PER_MS, _NS_PER_US = 1e9, 1e6, 1e3
@@ -24,6 +24,15 @@ class CutInstant:
 def instant_of(entry: int, log: WriteLog, timeline: Timeline) -> CutInstant:
     """Return the instant just before an entry completes."""
     return CutInstant(entry, time_of(entry, log, timeline), phase_of(entry, timeline))
+
+
+def instant_of_state(state: CrashState, logs: Logs, timeline: Timeline) -> CutInstant:
+    """Return the latest instant that leaves a state; of two disks the time is that of the one that died later."""
+    instant = instant_of(state.latest_instant, logs.first, timeline)
+    if isinstance(state, JointState):
+        side = state.logs.sides[state.late]
+        instant = replace(instant, time_ns=time_of(state.states[state.late].latest_instant, side.log, timeline))
+    return instant
 
 
 def time_of(entry: int, log: WriteLog, timeline: Timeline) -> int:

@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from operator import itemgetter
 
 from rig.analysis.explain.choices import Atom, Choices
-from rig.analysis.explain.instants import CutInstant, instant_of, phase_of
+from rig.analysis.explain.instants import CutInstant, instant_of, instant_of_state, phase_of
 from rig.analysis.explain.shrink import SINGLES_MAX, Shrunk, smallest
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict, VerdictKind
@@ -113,7 +114,7 @@ class Searcher:
         """Return the smallest loss that shows the verdict of a state."""
         if verdict.kind is VerdictKind.DURABLE or verdict.kind.is_infrastructure:
             raise UsageError(f"{verdict.state} is {verdict.kind}: there is nothing to explain about the database")
-        choices = Choices.of(self.logs.first, state)
+        choices = Choices.of(self.logs, state)
         landed = choices.atoms_of(state)
         everything = frozenset(choices.atoms)
         lost = self._side(choices, everything - landed, verdict, is_lost=True)
@@ -123,7 +124,7 @@ class Searcher:
             last = self._last(state, verdict)
         if not subject_of(verdict) and not enough.sets[0]:
             first = self._before_first(state, verdict)
-        last_instant = self._instant(last.choices.state(()).latest_instant if last else state.latest_instant)
+        last_instant = instant_of_state(last.choices.state(()) if last else state, self.logs, self.timeline)
         if subject_of(verdict):
             first_instant = self._first_of_subject(verdict)
         else:
@@ -171,11 +172,16 @@ class Searcher:
 
         None if no later cut shows it, or if it never ends.
         """
-        cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) > (state.epoch.number, state.fua_count)]
+        own = self.logs.of_disk(state)
+        cuts = [
+            cut for cut in self._cuts()
+            if (cut[0].number, cut[1]) > (own.epoch.number, own.fua_count)
+            and self._plain(*cut).latest_instant >= state.latest_instant
+        ]  # fmt: skip
         rank = self._last_same([(self._plain(*cut), None) for cut in cuts], verdict)
         if rank is None:
             return None
-        choices = Choices.at_border(self.logs.first, *cuts[rank])
+        choices = Choices.at_border(self.logs, *cuts[rank])
         last = self._side(choices, frozenset(choices.atoms), verdict, is_lost=True, is_elsewhere=True)
         return last if last.sets[0] or subject_of(verdict) else None
 
@@ -184,11 +190,12 @@ class Searcher:
 
         None if it has shown the same from the start, or if the log does not tell.
         """
-        cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) <= (state.epoch.number, state.fua_count)][::-1]
+        own = self.logs.of_disk(state)
+        cuts = [cut for cut in self._cuts() if (cut[0].number, cut[1]) <= (own.epoch.number, own.fua_count)][::-1]
         rank = self._last_same([(self._plain(*cut), None) for cut in cuts], verdict)
         if rank is None or rank + 1 == len(cuts):
             return None
-        choices = Choices.at_border(self.logs.first, *cuts[rank + 1])
+        choices = Choices.at_border(self.logs, *cuts[rank + 1])
         next_fua = frozenset(atom for atom in choices.atoms if choices.has_next and atom.entry in choices.epoch.fuas)
         start = next_fua or frozenset(choices.atoms)
         if not self._same([(choices.state(start), None)], verdict, is_elsewhere=True)[0]:
@@ -198,10 +205,9 @@ class Searcher:
     def _first_of_subject(self, verdict: Verdict) -> CutInstant:
         """Return the first instant after the acknowledgement of the subject at which it can be lost."""
         ack = next(moment for moment in self.timeline.acks if moment.number >= subject_of(verdict))
-        entries = range(ack.entry_index + 1, verdict.entry + 1)
-        plain = [everything_unflushed_lost(self.logs.first, self.logs.epochs, entry) for entry in entries]
-        rank = self._last_same(list(zip(plain, entries, strict=True))[::-1], verdict)
-        entry = verdict.entry if rank is None else entries[len(entries) - 1 - rank]
+        placed = self._plain_states(ack.entry_index + 1, verdict.entry)[::-1]
+        rank = self._last_same(placed, verdict)
+        entry = verdict.entry if rank is None else placed[rank][1]
         # The cut may come as soon as the entry before this one has completed.
         return CutInstant(entry, self._instant(entry - 1).time_ns, phase_of(entry, self.timeline))
 
@@ -209,6 +215,8 @@ class Searcher:
         """Return the first instant at which all writes that are enough had been submitted."""
         account = self.logs.first.account
         entries = [atom.entry for atom in enough.sets[0]]
+        if len(self.logs.all) > 1:
+            return instant_of_state(enough.state, self.logs, self.timeline)
         if account is None or not entries:
             return self._instant(min(choices.epoch.end, verdict.entry) if entries else choices.epoch.begin)
         submitted = max(int(account.submitted[entry]) for entry in entries)
@@ -237,13 +245,29 @@ class Searcher:
             low = max((rank for rank in ranks if rank < high), default=low)
         return None if low < 0 else low
 
+    def _plain_states(self, first: int, last: int) -> list[tuple[CrashState, int]]:
+        """Return the plain states of the instants from one entry to another, each with its instant, in this order."""
+        if len(self.logs.all) == 1:
+            return [
+                (everything_unflushed_lost(self.logs.first, self.logs.epochs, entry), entry)
+                for entry in range(first, last + 1)
+            ]
+        cuts = [
+            Choices(self.logs, epoch, count, disk=disk).state(())
+            for disk, side in self.logs.pair.sides.items()
+            for epoch in side.epochs
+            for count in range(len(epoch.fuas) + 1)
+        ]
+        instants = [(state, state.latest_instant) for state in cuts if self.logs.is_complete(state)]
+        return sorted(((state, at) for state, at in instants if first <= at <= last), key=itemgetter(1))
+
     def _cuts(self) -> Iterator[tuple[Epoch, int]]:
         for epoch in self.logs.epochs:
             if not epoch.doubtful:
                 yield from ((epoch, count) for count in range(len(epoch.fuas) + 1))
 
     def _plain(self, epoch: Epoch, fua_count: int) -> CrashState:
-        return Choices(self.logs.first, epoch, fua_count).state(())
+        return Choices(self.logs, epoch, fua_count).state(())
 
     def _instant(self, entry: int) -> CutInstant:
         return instant_of(entry, self.logs.first, self.timeline)

@@ -20,6 +20,7 @@ from rig.contract.calls import SeenCall
 from rig.contract.orders import ADD_EVERYTHING, ADD_WITHIN, DIRECTORY
 from rig.contract.results import VerdictKind
 from rig.engines.syncs import CallName
+from rig.faults import DiskLetter, JointState
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _CHANGES_MAX, _CHANGES_LISTED_MAX, _BLAMES_MAX = 3, 8, 2
@@ -171,6 +172,12 @@ def _of_target(target: str) -> str:
 def _sentences(explanation: Explanation) -> Iterator[str]:
     loss = explanation.loss
     yield _what_happened(explanation)
+    if isinstance(loss.state, JointState):
+        late = loss.state.late
+        yield (
+            f"Disk {late.other} died first, with all that it had not flushed, and disk {late} went on. "
+            f"Disk {DiskLetter.A} has the files, and disk {DiskLetter.B} the journal."
+        )
     if not explanation.has_syncs:
         yield "The workload makes no sync call at all."
     sets = explanation.lost
@@ -215,11 +222,9 @@ def _what_happened(explanation: Explanation) -> str:
 
 def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     call = blame.call
-    where = (
-        f"in the commit of transaction {call.number}"
-        if call.phase.startswith("commit")
-        else f"after transaction {call.number} was acknowledged"
-    )
+    where = f"after transaction {call.number} was acknowledged" if call.number else "after the workload had ended"
+    if call.phase.startswith("commit"):
+        where = f"in the commit of transaction {call.number}"
     by = f" of {call.program}" if call.program else ""
     subject = "The call behind it is"
     if blame.is_apart:
@@ -231,7 +236,8 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
         until = "before the write that landed" if blame.is_relied_on else until
         return f"{beginning}; no sync of {what} follows {until}."
     if not explanation.loss.subject:
-        return f"{beginning}. A sync of {what} follows it, and the cut comes before that."
+        before = "" if isinstance(explanation.loss.state, JointState) else ", and the cut comes before that"
+        return f"{beginning}. A sync of {what} follows it{before}."
     options = explanation.facts.filesystem.get("mount", "")
     return (
         f"{beginning}. A sync of {what} followed and did not help: look at the file system ({options}) and the device."

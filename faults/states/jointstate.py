@@ -54,6 +54,10 @@ class JointState(CrashState):
         """Return what to put on top of the base of both disks, in order."""
         return self.logs.extents(self.base_end, self.states)
 
+    def read(self, log: WriteLog, offset_bytes: int, length_bytes: int) -> bytes:  # noqa: ARG002 - as above
+        """Return a range of the device of both disks; it ends where its disk ends."""
+        return self.logs.read(self.states, offset_bytes, length_bytes)
+
 
 class JointIndex:
     """Digests of both disks; hashes both logs once, when built."""

@@ -18,9 +18,9 @@ from rig.faults.log.log import DEVICE_BYTES_MAX, WriteLog
 from rig.faults.log.submissions import attach
 from rig.faults.states.addresses import parse_state
 from rig.faults.states.content import ContentIndex
-from rig.faults.states.jointstate import JointIndex, JointState, parse_joint
+from rig.faults.states.jointstate import JointIndex, JointState, make_joint, parse_joint
 from rig.faults.states.state import CrashState
-from rig.faults.states.twologs import TwoLogs
+from rig.faults.states.twologs import DiskLetter, TwoLogs
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,24 @@ class Logs:
     def parse(self, text: str) -> CrashState:
         """Rebuild the state of this content; raise `StateIdError` if these logs have no such state."""
         return parse_state(text, self.first, self.epochs) if len(self.all) == 1 else parse_joint(text, self.pair)
+
+    def complete(self, state: CrashState, late: DiskLetter = DiskLetter.A) -> CrashState:
+        """Return a state of one disk with what the other, if there is one, holds at its instant.
+
+        If the logs do not prove what that is, return the state as it is: `parse` does not accept its id.
+        """
+        if len(self.all) == 1:
+            return state
+        pinned = self.pair.pin(late, state)
+        return state if pinned is None else make_joint(self.pair, late, state, pinned)
+
+    def is_complete(self, state: CrashState) -> bool:
+        """Return whether a state says what each disk holds."""
+        return len(self.all) == 1 or isinstance(state, JointState)
+
+    def of_disk(self, state: CrashState, disk: DiskLetter = DiskLetter.A) -> CrashState:
+        """Return what a complete state says of one disk."""
+        return state.states[disk] if isinstance(state, JointState) else state
 
     def digest(self, state: CrashState) -> str:
         """Return the digest of all disks in a state of these logs."""

@@ -11,6 +11,12 @@ from rig.faults.log.log import WriteLog
 from rig.faults.states.state import CrashState
 
 
+def content(log: WriteLog, state: CrashState, device_bytes: int) -> ByteArray:
+    """Build the whole disk of one state."""
+    (device,) = (each.copy() for each in contents(log, [state], device_bytes))
+    return device
+
+
 def contents(log: WriteLog, states: Iterable[CrashState], device_bytes: int) -> Iterator[ByteArray]:
     """Build the whole disk of each state, valid until the next; states must be sorted by base (`base_end`)."""
     device: ByteArray = np.zeros(device_bytes, dtype=np.uint8)

@@ -187,6 +187,15 @@ class TwoLogs:
             extents += self._place(disk, own + states[disk].extents(side.log))
         return extents
 
+    def read(self, states: Mapping[DiskLetter, CrashState], offset_bytes: int, length_bytes: int) -> bytes:
+        """Return a range of the device of the extents; it lies on one disk."""
+        disk = max((disk for disk in DiskLetter if self.begin_bytes(disk) <= offset_bytes), key=self.begin_bytes)
+        return states[disk].read(self.sides[disk].log, offset_bytes - self.begin_bytes(disk), length_bytes)
+
+    def begin_bytes(self, disk: DiskLetter) -> int:
+        """Return where a disk begins on the device of the extents."""
+        return self._begins[disk][0]
+
     def _place(self, disk: DiskLetter, extents: Sequence[Extent]) -> list[Extent]:
         device, source = self._begins[disk]
         return [

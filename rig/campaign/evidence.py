@@ -32,6 +32,7 @@ from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines import Sharing, load
 from rig.faults import Address, CrashState, Fault, Logs, plan
+from rig.filesystems import Mirrored, filesystem_named
 from rig.machines.guests import Machines
 from rig.machines.pool import Pooled, Pools
 from rig.planning.cuts import Cut
@@ -40,7 +41,7 @@ from rig.recordings.timeline import Timeline
 from rig.store import Run
 
 # The models whose states are any choice of the writes that a cut leaves open.
-_MODELS = (Fault.POWERCUT, Fault.TORN, Fault.LYINGFLUSH)
+_MODELS = (Fault.POWERCUT, Fault.TORN, Fault.LYINGFLUSH, Fault.TWODISK)
 
 
 @dataclass
@@ -178,8 +179,10 @@ def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str)
         raise UsageError(
             f"{state_id!r} is a state of a recovery, and this command knows those of the recording: see rig replay"
         )
-    if facts.second_disk_mib:
-        raise UsageError(f"{state_id!r} is a state of two disks, and this command knows those of one: see rig replay")
+    if facts.second_disk_mib and isinstance(filesystem_named(scenario.filesystem), Mirrored):
+        raise UsageError(
+            f"{state_id!r} is a state of a mirror, and this command knows one copy of a file: see rig replay"
+        )
     return address
 
 
@@ -205,7 +208,8 @@ def _plan_of(scenario: Scenario, logs: Logs, timeline: Timeline, span: tuple[int
         (moment.entry_index for moment in timeline.begins if moment.number >= first), timeline.setup.entry_index
     )
     end = next((moment.entry_index for moment in timeline.acks if moment.number > last), timeline.end.entry_index)
-    among = [epoch for epoch in logs.epochs if epoch.end > begin and epoch.begin <= end]
     fault = Fault.of(SPECS[scenario.fault].model)
+    # Two disks have no epochs in common, so there it is what follows the begin.
+    among = [epoch for epoch in logs.epochs if epoch.end > begin and epoch.begin <= end] if fault.states else None
     planned = plan(fault, logs, among, first_entry=begin, states_max=states_max, seed=scenario.seed)
     return [Cut(scenario.id, state, logs.digest(state), state.instant, 0) for state in planned.states]

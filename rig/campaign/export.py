@@ -24,7 +24,7 @@ from rig.contract.results import Verdict
 from rig.engines import load
 from rig.engines.stock import Stock, stock_of
 from rig.faults import CrashState
-from rig.faults.states.rendering import contents
+from rig.faults.states.rendering import content
 from rig.host import processes
 from rig.workloads import Work
 from rig.workloads.operations import Content, Table
@@ -88,13 +88,14 @@ def export(evidence: ScenarioEvidence, state: CrashState, verdict: Verdict, fold
     """Write a crash state into a new folder; raise HostError if its script does not show the verdict."""
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; name another folder")
+    if len(evidence.logs.all) > 1:
+        raise UsageError(f"{state.id} is a state of two disks, and a folder has one: see rig explain and rig shell")
     files = evidence.files(state)
     if files is None:
         raise UsageError(f"{state.id} cannot be mounted, so it has no files: the file system is damaged")
     folder.mkdir(parents=True, exist_ok=True)
     with gzip.GzipFile(folder / "disk.img.gz", "wb", compresslevel=1, mtime=0) as image:
-        (device,) = contents(evidence.logs.first, [state], evidence.logs.first.device_bytes)
-        image.write(device.tobytes())
+        image.write(content(evidence.logs.first, state, evidence.logs.first.device_bytes).tobytes())
     (folder / "files.tar.gz").write_bytes(base64.b64decode(files))
     engine = load(evidence.scenario.engine_module)
     stock = stock_of(engine)
@@ -106,8 +107,8 @@ def export(evidence: ScenarioEvidence, state: CrashState, verdict: Verdict, fold
         processes.run(unpack, timeout_s=_LIMIT_S, cwd=folder)
     if stock is None:
         return Exported(folder, "", f"{evidence.scenario.engine} has no stock tools here, so the folder has no script")
-    tables, content = _model(evidence, verdict.acked)
-    (folder / "expected.txt").write_text(stock.rows_text(tables, content))
+    tables, rows = _model(evidence, verdict.acked)
+    (folder / "expected.txt").write_text(stock.rows_text(tables, rows))
     (folder / "reproduce.sh").write_text(script_of(stock, tables))
     if not shutil.which(stock.TOOL):
         return Exported(folder, "", f"reproduce.sh was not run: {stock.TOOL} is not installed ({stock.PACKAGES[0]})")
@@ -132,8 +133,8 @@ def _model(evidence: ScenarioEvidence, acked: int) -> tuple[Sequence[Table], Con
     scenario = evidence.scenario
     skills = load(scenario.engine_module).spec.skills
     work = Work(scenario.workload.name, scenario.seed, scenario.workload.transaction_count, skills)
-    content = work.models[acked]
-    return [table for table in work.tables if table.name in content], content
+    rows = work.models[acked]
+    return [table for table in work.tables if table.name in rows], rows
 
 
 def _readme(evidence: ScenarioEvidence, verdict: Verdict, stock: Stock | None) -> str:

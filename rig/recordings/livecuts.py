@@ -34,7 +34,7 @@ from rig.faults import CrashState, EntryFlag, WriteLog, epochs, parse_state
 from rig.faults.legality.legality import Checker, Legality, Rule
 from rig.faults.log.arrays import ByteArray
 from rig.faults.log.log import SUPERBLOCK
-from rig.faults.states.rendering import contents
+from rig.faults.states.rendering import content
 from rig.faults.states.state import is_told, make_state
 from rig.filesystems import filesystem_named
 from rig.recordings.timeline import Timeline
@@ -146,7 +146,7 @@ def _proven_state(injection: Injection, recorded: RecordedRound, log: WriteLog) 
     tail = epochs(log)[-1]
     there = [entry for entry in tail.batch if keeps_cache or _is_there(log, entry, recorded.device)]
     state = make_state(tail, len(tail.fuas), whole=there)
-    (made,) = (content.copy() for content in contents(log, [state], len(recorded.device)))
+    made = content(log, state, len(recorded.device))
     if not np.array_equal(made, recorded.device):
         if answer.legality is Legality.UNDECIDED:
             return None

@@ -33,7 +33,7 @@ from rig.contract.results import LiveFinding
 from rig.faults import Address, CrashState, LogError, LogFile, Logs, StateIdError, WriteLog, everything_unflushed_lost
 from rig.faults.log.log import HEADER, MAGIC, SUPERBLOCK, VERSION, EntryFlag
 from rig.faults.log.submissions import one_by_one
-from rig.faults.states.rendering import contents
+from rig.faults.states.rendering import content
 from rig.host.files import atomic_write
 from rig.recordings import archive
 from rig.recordings.timeline import Timeline
@@ -108,7 +108,7 @@ class OpenRecovery:
 def self_contained(address: str, state: CrashState, log: WriteLog, recovery: bytes, device_bytes: int) -> bytes:
     """Return the log of a recovery from a state of a log, preceded by a mark for its address and by its content."""
     _, _, entry_count, sector_bytes = SUPERBLOCK.unpack_from(recovery)
-    (disk,) = (content.copy() for content in contents(log, [state], device_bytes))
+    disk = content(log, state, device_bytes)
     used = np.flatnonzero(disk.reshape(-1, _BLOCK_BYTES).any(axis=1))
     runs = np.split(used, np.flatnonzero(np.diff(used) != 1) + 1) if len(used) else []
     mark = _name(address).encode()

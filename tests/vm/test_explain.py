@@ -104,6 +104,30 @@ def test_persist_at_normal_counts_pages_in_its_header_that_have_not_all_landed(
     assert "with a sync of journal between its writes added, 0 of" in paragraph(found).lower()
 
 
+def test_ext4_with_its_journal_on_a_second_disk_lets_a_sync_pass(recorded: Recorder, machines: Machines) -> None:
+    scenario = replace(scenario_of("wal_full", fault="twodisk"), mount_options="")
+    with of_recording(scenario, recorded(scenario), machines) as evidence:
+        planned = cuts.cuts(scenario, _PROFILE, evidence.logs, evidence.timeline).cuts
+        verdicts = evidence.judge([(cut.state, cut.entry) for cut in planned if cut.state.id.startswith("b:")])
+        chosen = max(verdicts, key=lambda verdict: verdict.lost)
+        found = explain(evidence, state_of(evidence, chosen.state), chosen, _LIMIT_S)
+    assert 1 == found.loss.subject
+    for writes in found.lost:
+        (write,) = writes
+        assert "test.db-wal" == write.path
+        assert "frame" in write.role
+    (blame,) = {blame.call.path: blame for blame in found.blames}.values()
+    assert ("test.db-wal", "") == (blame.call.path, blame.missing)
+    told = paragraph(found)
+    assert "Disk a died first, with all that it had not flushed" in told
+    assert "A sync of test.db-wal followed and did not help: look at the file system" in told
+    assert "dioread_nolock" in told
+    # A second sync finds nothing to commit, and then ext4 flushes the disk with the data.
+    assert found.is_proven
+    assert "test.db-wal" in {row.lane for row in found.drawing.rows}
+    assert any(row.what.endswith("on disk b") for row in found.drawing.rows)
+
+
 def test_wal_at_off_lacks_a_sync_of_the_wal_though_its_blocks_were_never_written(
     recorded: Recorder, machines: Machines
 ) -> None:

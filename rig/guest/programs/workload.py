@@ -42,6 +42,7 @@ from rig.workloads import Work
 # Think time is random, so that background writeback runs at different places in different transactions; the ticks in
 # the log show when.
 _TICK_MS = 250
+Mark = Callable[[str], None]
 _Committing = Callable[[], AbstractContextManager[None]]
 
 
@@ -173,13 +174,15 @@ def idle(pause_ms: float, mark: Callable[[str], None]) -> None:
         mark("tick")
 
 
-def run_marked(site: Site) -> dict[str, Any]:
-    """Carry out a workload that marks the log, or both logs if there are two disks."""
-    mapper = DeviceMapper()
+def run_marked(site: Site, watch: Callable[[Mark], Mark] = lambda mark: mark) -> dict[str, Any]:
+    """Carry out a workload that marks the log, or both logs if there are two disks.
+
+    `watch` makes the workload's function out of the one that marks the logs; ticks within a transaction do not pass it.
+    """
     if site.has_two_disks:
-        mark = marker(mapper, *LOGS)
-        return run(site, mark, partial(ticking, mark))
-    return run(site, marker(mapper, LOG))
+        mark = marker(DeviceMapper(), *LOGS)
+        return run(site, watch(mark), partial(ticking, mark))
+    return run(site, watch(marker(DeviceMapper(), LOG)))
 
 
 def main() -> None:

@@ -10,11 +10,9 @@ from typing import Any
 
 from rig.contract.calls import SeenCall
 from rig.engines.syncs import Call
-from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.programs import workload
-from rig.guest.programs.marks import marker
 from rig.guest.programs.own import limits_of
-from rig.guest.site import LOG, Site
+from rig.guest.site import Site
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
 _DELETED = " (deleted)"
@@ -61,9 +59,8 @@ def run(site: Site) -> dict[str, Any]:
 
 def body_of(site: Site) -> Callable[[Callable[[Any], None]], None]:
     """Return the workload of a site for `supervise`: a supervisor hears of a commit before it is acknowledged."""
-    log = marker(DeviceMapper(), LOG)
 
-    def body(send: Callable[[Any], None]) -> None:
+    def watch(log: workload.Mark) -> workload.Mark:
         def mark(text: str) -> None:
             word, _, number = text.partition("-")
             if word == "ack":
@@ -71,6 +68,6 @@ def body_of(site: Site) -> Callable[[Callable[[Any], None]], None]:
             log(text)
             tell(text)
 
-        send(workload.run(site, mark))
+        return mark
 
-    return body
+    return lambda send: send(workload.run_marked(site, watch))

@@ -75,11 +75,13 @@ def test_a_state_of_another_kind_is_refused_before_a_machine_starts(
     assert says in explaining._refusal(run, scenario, lost)
 
 
-def test_a_state_of_two_disks_or_of_a_running_machine_is_refused_in_a_sentence() -> None:
+def test_a_state_of_a_mirror_or_of_a_running_machine_is_refused_in_a_sentence() -> None:
     measured = measured_scenario(sqlite("wal", "full"), [])
     apart = replace(measured.recording, second_disk_mib=8)
-    with pytest.raises(UsageError, match="a state of two disks, and this command knows those of one"):
-        require_single_cut(measured.scenario, apart, "a:e4.f0+b:e1.f0")
+    mirrored = replace(measured.scenario, filesystem="ext4.raid1")
+    with pytest.raises(UsageError, match="a state of a mirror, and this command knows one copy of a file"):
+        require_single_cut(mirrored, apart, "a:e4.f0+b:e1.f0")
+    assert "a:e4.f0+b:e1.f0" == require_single_cut(measured.scenario, apart, "a:e4.f0+b:e1.f0").content
     live = LiveFinding(state="kill-3", acked=3, issued=4, kind="prefix", recovered=2, detail="")
     with pytest.raises(UsageError, match="was found while the machine ran"):
         require_single_cut(measured.scenario, replace(measured.recording, live=[live]), "kill-3")

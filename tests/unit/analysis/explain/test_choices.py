@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.explain.choices import WHOLE, Choices
-from rig.faults import Fault, Logs, WriteLog, plan
+from rig.faults import DiskLetter, Fault, JointState, Logs, StateIdError, WriteLog, plan
 from rig.faults.log.submissions import attach
-from tests.unit.faults.disks import Op, run_of
+from rig.faults.states.rendering import content
+from tests.unit.faults.disks import DISK_SECTORS, SECTOR, Op, run_of
 from tests.unit.faults.requests import Requests, some_requests
+from tests.unit.faults.twodisks import Step, TwoDisks, logs_of, some_steps
 
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 OPS = [
@@ -44,7 +46,7 @@ def test_every_state_of_a_plan_is_a_choice_with_the_same_content(tmp_path: Path,
         logs = Logs(log)
         states = plan(fault, logs, first_entry=-1, states_max=300, seed=1).states
         for state in states:
-            choices = Choices.of(log, state)
+            choices = Choices.of(logs, state)
             again = choices.state(choices.atoms_of(state))
             assert logs.digest(state) == logs.digest(again)
             assert (state.instant, state.base_end) == (again.instant, again.base_end)
@@ -55,14 +57,13 @@ def test_every_state_of_a_plan_is_a_choice_with_the_same_content(tmp_path: Path,
 @given(some_requests(SECTORS))
 def test_between_two_cuts_the_first_has_nothing_landed_and_the_next_its_fua_write(disk: Requests) -> None:
     with recorded(disk) as logs:
-        log = logs.first
         for epoch in logs.epochs:
             for count, fua in enumerate(epoch.fuas):
-                border = Choices.at_border(log, epoch, count)
-                cut, following = (Choices(log, epoch, count + more).state(()) for more in (0, 1))
+                border = Choices.at_border(logs, epoch, count)
+                cut, following = (Choices(logs, epoch, count + more).state(()) for more in (0, 1))
                 assert cut == border.state(())
                 assert following == border.state([atom for atom in border.atoms if atom.entry == fua])
-            assert Choices(log, epoch, len(epoch.fuas)).atoms == Choices.at_border(log, epoch, len(epoch.fuas)).atoms
+            assert Choices(logs, epoch, len(epoch.fuas)).atoms == Choices.at_border(logs, epoch, len(epoch.fuas)).atoms
 
 
 @given(some_requests(SECTORS), st.data())
@@ -72,7 +73,7 @@ def test_every_choice_of_a_power_cut_is_a_state_that_the_log_allows(disk: Reques
         if not states:
             return
         state = data.draw(st.sampled_from(states))
-        choices = Choices.of(logs.first, state)
+        choices = Choices.of(logs, state)
         assert logs.digest(state) == logs.digest(choices.state(choices.atoms_of(state)))
         if choices.epoch.open_sectors:  # then not every choice is shown
             return
@@ -82,13 +83,39 @@ def test_every_choice_of_a_power_cut_is_a_state_that_the_log_allows(disk: Reques
         assert landed == choices.atoms_of(chosen)
 
 
+@given(some_steps(), st.data())
+def test_every_choice_of_two_disks_is_proven_or_no_state(steps: list[Step], data: st.DataObject) -> None:
+    run = TwoDisks()
+    run.run([("", Op("mark")), ("", Op("mark")), *steps])
+    with TemporaryDirectory(prefix="rig-") as folder, logs_of(Path(folder, "log"), run) as pair:
+        size = DISK_SECTORS * SECTOR
+        logs = Logs(*(side.log for side in pair.sides.values()), device_begins_bytes=(0, size))
+        states = plan(Fault.TWODISK, logs, first_entry=pair.sides[DiskLetter.A].marks[0], states_max=40, seed=1).states
+        if not states:
+            return
+        state = data.draw(st.sampled_from(states))
+        choices = Choices.of(logs, state)
+        again = choices.state(choices.atoms_of(state))
+        assert logs.digest(state) == logs.digest(again)
+        device = content(logs.first, again, 2 * size)
+        assert device.tobytes() == b"".join(again.read(logs.first, begin, size) for begin in (0, size))
+        landed = data.draw(st.sets(st.sampled_from(choices.atoms))) if choices.atoms else set()
+        chosen = choices.state(landed)
+        if logs.is_complete(chosen):
+            assert isinstance(chosen, JointState)
+            assert landed == choices.atoms_of(chosen)
+        else:
+            with pytest.raises(StateIdError):
+                logs.parse(chosen.id)
+
+
 def test_a_torn_write_is_as_many_atoms_as_it_has_units(tmp_path: Path) -> None:
     run_of(tmp_path / "log", OPS)
     with WriteLog.open(tmp_path / "log") as log:
         state = next(
             one for one in plan(Fault.TORN, Logs(log), first_entry=-1, states_max=300, seed=1).states if one.tears
         )
-        choices = Choices.of(log, state)
+        choices = Choices.of(Logs(log), state)
         (tear,) = state.tears
         units = [atom for atom in choices.atoms if atom.entry == tear.entry_index]
         assert len(units) == -(-int(log.payload_bytes[tear.entry_index]) // tear.unit_bytes)
