@@ -75,6 +75,20 @@ class BlockNamer:
         owner = self._owner(int(self.logs.first.offset_bytes[entry]))
         return "" if owner is None or owner.is_directory else owner.path
 
+    def atoms_in(self, path: str, offset_bytes: int, length_bytes: int) -> list[Atom]:
+        """Return the atoms of the cut whose data belongs to a part of a file."""
+        return [
+            atom
+            for atom in self.choices.atoms
+            if self._begin_in(atom, path) in range(offset_bytes, offset_bytes + length_bytes)
+        ]
+
+    def _begin_in(self, atom: Atom, path: str) -> int | None:
+        """Return where the data of an atom begins in a file; None if it belongs to something else."""
+        ((offset, _),) = self.choices.pieces(atom)
+        owner = self._owner(offset) if self.choices.disk is DiskLetter.A else None
+        return owner.offset_of(offset) if owner and owner.path == path else None
+
     def _name(self, atom: Atom) -> NamedWrite:
         ((offset, length),) = self.choices.pieces(atom)
         write = NamedWrite(atom, offset, length, bool(self.choices.log.flags[atom.entry] & EntryFlag.FUA))

@@ -16,6 +16,7 @@ from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import Drawing, drawing
 from rig.analysis.explain.loss import Enough, Loss, Searcher
 from rig.analysis.explain.shrink import SINGLES_MAX
+from rig.analysis.explain.tears import torn_call
 from rig.contract.calls import SeenCall
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
@@ -46,6 +47,8 @@ class Explanation:
     drawing: Drawing
     # The last call that may be behind the first of the writes that landed.
     landed_by: SeenCall | None = None
+    # The call whose write was torn, if this is why. It was checked with all of the write, and with none of it.
+    torn: SeenCall | None = None
     # Why the calls of the workload are not known; empty if they are.
     untold: str = ""
     # Whether any call of the workload is a sync.
@@ -53,8 +56,8 @@ class Explanation:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the syncs that seemed to be missing were added, and helped."""
-        return any(check.helps for check in self.checks)
+        """Whether the syncs that seemed to be missing were added, and helped, or a torn write is the whole story."""
+        return self.torn is not None or any(check.helps for check in self.checks)
 
 
 def explain(
@@ -91,14 +94,15 @@ def explain(
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
     states_max = int(searcher.states_per_s * _CHECK_S)
     checker = StoryChecker(evidence, verdict.kind, span, states_max, begin_s + _GUESSES_FACTOR * limit_s)
-    checks = checker.of_blames(blames)
-    if not (evidence.untold or any(check.helps for check in checks)):
+    torn = torn_call(evidence, loss, namer, blames) if same_cut and not loss.subject else None
+    checks = checker.of_blames(blames) if torn is None else ()
+    if not (torn or evidence.untold or any(check.helps for check in checks)):
         unsynced = unsynced_files(calls, until.number) if has_syncs else ()
         blames, checks = checker.of_guesses(blames, checks, unsynced)
     landed_by = last_call_behind(landed[0][0], calls, begin) if landed and landed[0] else None
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(
-        evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, evidence.untold,
+        evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, torn, evidence.untold,
         has_syncs,
     )  # fmt: skip
 

@@ -191,6 +191,12 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         writes, call = explanation.landed[0], explanation.landed_by
         by = f"; the last call before that which may be behind it is {call_text(call)}" if call else ""
         yield f"It begins as soon as {_list_text(writes)} {_is_or_are(writes)} on the disk{by}."
+    if explanation.torn:
+        torn, by = explanation.torn, f" of {explanation.torn.program}" if explanation.torn.program else ""
+        yield f"It is enough that {_list_text(explanation.landed[0])} {_is_or_are(explanation.landed[0])} on the disk."
+        yield f"Both are parts of one write, {call_text(torn)}{by}, {_when(torn)}: it was torn."
+        yield "With all of it on the disk, and with none of it, nothing is damaged: a sync cannot keep a write whole."
+        return
     # Calls of one kind on one file lack the same sync.
     alike = {(blame.call.name, blame.call.path): blame for blame in reversed(explanation.blames)}
     for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
@@ -222,9 +228,7 @@ def _what_happened(explanation: Explanation) -> str:
 
 def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     call = blame.call
-    where = f"after transaction {call.number} was acknowledged" if call.number else "after the workload had ended"
-    if call.phase.startswith("commit"):
-        where = f"in the commit of transaction {call.number}"
+    where = _when(call)
     by = f" of {call.program}" if call.program else ""
     subject = "The call behind it is"
     if blame.is_apart:
@@ -242,6 +246,12 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     return (
         f"{beginning}. A sync of {what} followed and did not help: look at the file system ({options}) and the device."
     )
+
+
+def _when(call: SeenCall) -> str:
+    if call.phase.startswith("commit"):
+        return f"in the commit of transaction {call.number}"
+    return f"after transaction {call.number} was acknowledged" if call.number else "after the workload had ended"
 
 
 def call_text(call: SeenCall) -> str:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from rig.analysis.explain.choices import Choices
+from rig.analysis.explain.explanation import explain
+from rig.analysis.explain.story import paragraph
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.protocol import compare
-from rig.campaign import campaign, record
+from rig.campaign import campaign, evidence, record
+from rig.campaign.evidence import ScenarioEvidence
 from rig.campaign.verdicts import live_verdicts
-from rig.contract.results import VerdictKind
+from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario, WorkloadSpec
+from rig.faults import CrashState, everything_unflushed_lost
 from rig.machines.guests import Guests, guests
 from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
 
+# Seconds for the search for the smallest loss, and the most single writes that it tries. A server is slow.
+_LIMIT_S, _SINGLES_MAX = 60, 24
+PAGE_BYTES = 16384
+# Cuts are tried so many epochs apart at first, and so many together.
+_APART, _PART = 8, 24
 TINY = Profile("tiny", 8, 6, 2, exposure_min=3, repeats="none", side_states_max=6)
 
 
@@ -59,3 +70,75 @@ def test_a_killed_server_loses_only_what_its_log_had_in_memory(source: Guests, t
         found[name] = {one.kind for one in live_verdicts("", made.facts.live)}
     assert {VerdictKind.DURABLE} == found["default"]
     assert {VerdictKind.LOST_SUFFIX} <= found["flush0"] <= {VerdictKind.LOST_SUFFIX, VerdictKind.DURABLE}
+
+
+def test_a_torn_first_page_of_a_table_is_explained_as_one_write_that_was_torn(source: Guests, tmp_path: Path) -> None:
+    scenario = scenario_of("default_powercut", 40)
+    machines = source.of(scenario)
+    recording = record.record(scenario, machines.recorder, tmp_path)
+    with evidence.of_recording(scenario, recording, machines) as of_run:
+        verdicts = of_run.judge([(state, None) for state in torn_first_pages(of_run, "data/rig/entry.ibd")])
+        damaged = [verdict for verdict in verdicts if verdict.kind.is_damage]
+        assert damaged, f"MariaDB restored all {len(verdicts)} torn first pages"
+        why = explain(of_run, evidence.state_of(of_run, damaged[-1].state), damaged[-1], _LIMIT_S, _SINGLES_MAX)
+    for writes in (*why.lost, *why.landed):
+        (write,) = writes
+        assert ("data/rig/entry.ibd", "page 0 (header of the tablespace)") == (write.path, write.role)
+    assert why.torn
+    assert ("write", "data/rig/entry.ibd", 0, PAGE_BYTES) == (
+        why.torn.name, why.torn.path, why.torn.offset_bytes, why.torn.length_bytes,
+    )  # fmt: skip
+    assert "of one write, write(data/rig/entry.ibd, 16384 bytes at 0)" in paragraph(why)
+
+
+def test_a_checkpoint_that_forgets_pages_is_what_damage_with_fsync_begins_with(source: Guests, tmp_path: Path) -> None:
+    # MariaDB makes such a checkpoint when it has nothing else to do.
+    scenario = replace(scenario_of("fsync_powercut"), workload=WorkloadSpec(28, think_ms=1500))
+    machines = source.of(scenario)
+    recording = record.record(scenario, machines.recorder, tmp_path)
+    with evidence.of_recording(scenario, recording, machines) as of_run:
+        log, begin = of_run.logs.first, of_run.timeline.setup.entry_index
+        epochs = [epoch for epoch in of_run.logs.epochs if epoch.begin > begin and not epoch.doubtful]
+        chosen = chain.from_iterable(epochs[first::_APART] for first in range(_APART))
+        states = [everything_unflushed_lost(log, epochs, epoch.end) for epoch in chosen]
+        damaged: list[Verdict] = []
+        while not damaged:
+            assert states, "no cut shows damage"
+            damaged = [
+                verdict for verdict in of_run.judge([(each, None) for each in states[:_PART]]) if is_damage(verdict)
+            ]
+            states = states[_PART:]
+        why = explain(of_run, evidence.state_of(of_run, damaged[0].state), damaged[0], _LIMIT_S, _SINGLES_MAX)
+    (write,) = why.landed[0]
+    assert ("data/ib_logfile0", True) == (write.path, "checkpoint of the redo log" in write.role)
+    assert "It begins as soon as the write of 512 bytes" in paragraph(why)
+    assert why.landed_by
+    assert ("write", "data/ib_logfile0") == (why.landed_by.name, why.landed_by.path)
+    assert why.is_proven, why.checks
+
+
+def is_damage(verdict: Verdict) -> bool:
+    """Whether it is what this bug does; a server that does not start may be another."""
+    return verdict.kind in {VerdictKind.TORN, VerdictKind.CORRUPT}
+
+
+def torn_first_pages(of_run: ScenarioEvidence, path: str) -> Iterator[CrashState]:
+    """Yield, for each time that the first page of a file is written, a state in which only its first part landed."""
+    (page,) = extents_of(of_run, path, 0, PAGE_BYTES)
+    log = of_run.logs.first
+    for epoch in of_run.logs.epochs:
+        if not epoch.doubtful:
+            choices = Choices.at_border(of_run.logs, epoch, 0)
+            yield from (choices.state([atom]) for atom in choices.atoms if log.offset_bytes[atom.entry] == page.start)
+
+
+def extents_of(of_run: ScenarioEvidence, path: str, begin: int, end: int) -> list[range]:
+    """Return where a part of a file is on the disk at the end of the recording."""
+    log = of_run.logs.first
+    (files,) = of_run.places([everything_unflushed_lost(log, of_run.logs.epochs, log.entry_count)])
+    (file,) = [file for file in files or () if file.path == path]
+    return [
+        range(on_disk + max(begin - at, 0), on_disk + min(end - at, length))
+        for at, on_disk, length in file.extents
+        if at < end and at + length > begin
+    ]

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.explain.explanation import explain
+from rig.analysis.explain.story import paragraph
 from rig.campaign import evidence, verification
 from rig.campaign.record import record
 from rig.contract.errors import EngineError
+from rig.contract.orders import ADD_EVERYTHING
 from rig.contract.scenario import Scenario, WorkloadSpec
 from rig.engines import engine_named
 from rig.engines.builds import Library, library_for
@@ -32,7 +34,7 @@ from rig.recordings.timeline import Timeline
 from tests.vm.samples import findings, open_recording
 
 ROOT = Path(__file__).resolve().parents[2]
-REDIS = ROOT / "examples" / "redis"
+GIT, REDIS = ROOT / "examples" / "git", ROOT / "examples" / "redis"
 _LIMIT_S = 900
 # Which transactions it finds decides what a recovery does; the seed decides what the run does.
 _ODD = """#!/bin/sh
@@ -256,3 +258,26 @@ def test_redis_loses_what_exec_has_answered_only_if_its_log_is_synced_once_a_sec
     assert ("write", "redis-server", why.loss.subject) == (blame.call.name, blame.call.program, blame.call.number)
     assert re.fullmatch(r"data/appendonlydir/appendonly\.aof\.\d+\.incr\.aof", blame.call.path), blame
     assert (blame.missing, why.is_proven) == ("appendonlydir/appendonly.aof.N.incr.aof", True), why.checks
+
+
+def test_git_by_default_makes_no_sync_and_what_a_commit_has_named_may_be_empty(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIG_CACHE", str(cache))
+    vm_image.build(recipes.of_file(GIT / "recipe.toml").recipe)
+    build = programs.select(str(GIT / "default"), "ext4", (), None, GIT / "recipe.toml").build
+    # Several seconds, so that ext4 commits its journal in the middle of them.
+    scenario = replace(scenario_of(build, 1), workload=WorkloadSpec(10, think_ms=1500, rest_ms=6000))
+    with guests([build]) as source:
+        machines = source.of(scenario)
+        recording = record(scenario, machines.recorder, tmp_path)
+        with evidence.of_recording(scenario, recording, machines) as of_run:
+            verdicts = of_run.judge([(cut.state, None) for cut in of_run.plan((1, 9), 24)])
+            damaged = [verdict for verdict in verdicts if verdict.kind.is_damage]
+            assert damaged, verdicts
+            why = explain(of_run, evidence.state_of(of_run, damaged[-1].state), damaged[-1], 60)
+    assert not why.has_syncs
+    assert "The workload makes no sync call at all." in paragraph(why)
+    changes = [change for writes in (*why.lost, *why.landed) for write in writes for change in write.changes]
+    assert any(change.path.startswith("data/.git/") for change in changes), changes
+    assert ((ADD_EVERYTHING,), True) == (why.checks[-1].added, why.is_proven), why.checks

@@ -15,19 +15,21 @@ import pytest
 from rig.analysis.dossiers import Keeps, Promise
 from rig.analysis.explain import checks, explanation
 from rig.analysis.explain.checks import StoryCheck
+from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import svg
 from rig.analysis.explain.explanation import Explanation, explain
 from rig.analysis.explain.loss import Placed
 from rig.analysis.explain.story import Narrative, Telling, lines, markdown, minimal_list, page, paragraph
 from rig.contract.calls import SeenCall
 from rig.contract.errors import EngineError
+from rig.contract.findings import Finding, FindingKind
 from rig.contract.messages import decode
 from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.faults import CrashState, Logs, everything_unflushed_lost
 from rig.planning.cuts import Cut
-from tests.unit.analysis.explain.test_loss import LATE, UNSYNCED, WINDOW, Bench, Reads, bench, prefix, torn
+from tests.unit.analysis.explain.test_loss import DISORDER, LATE, UNSYNCED, WINDOW, Bench, Reads, bench, prefix, torn
 from tests.unit.faults.log.test_log import Entry
 from tests.unit.samples import measured_scenario
 
@@ -199,6 +201,40 @@ def test_damage_that_the_cut_can_neither_lose_nor_keep_is_told_by_what_begins_an
     assert "which may be behind it is write(table, 512 bytes at 1024)." in text
     assert "The call behind it is write(table, 512 bytes at 512) of program" in text
     assert "; no sync of table follows before the write that landed." in text
+
+
+def halves(disk: bytes) -> Finding:
+    """Damaged if one of the sectors 1 and 2 was written and the other was not."""
+    is_torn = bool(disk[512]) != bool(disk[2 * 512])
+    return Finding(FindingKind.TORN if is_torn else FindingKind.PREFIX, None if is_torn else 0, "", {})
+
+
+@pytest.mark.parametrize(
+    ("reads", "length_bytes", "is_tear"),
+    [
+        (halves, 1024, True),
+        (torn, 1024, True),
+        (halves, 512, False),
+        (lambda disk: torn(bytes(512) + disk[25 * 512 : 26 * 512] + disk[2 * 512 :]), 1024, False),
+    ],
+)
+def test_a_write_whose_parts_differ_is_torn_if_it_does_no_harm_as_a_whole(
+    tmp_path: Path, reads: Reads, length_bytes: int, is_tear: bool
+) -> None:
+    call = replace(WRITE, offset_bytes=512, length_bytes=length_bytes, number=1)
+    with bench(tmp_path, DISORDER, reads) as of:
+        run = Run(of.logs, [call], reads=reads)
+        (epoch,) = [each for each in of.logs.epochs if len(each.batch) == 5]
+        choices = Choices.at_border(of.logs, epoch, 0)
+        state = choices.state([atom for atom in choices.atoms if atom.entry == 7])
+        verdict = run.verdict(state, None)
+        assert verdict.kind.is_damage
+        found = explain(run, state, verdict, 60)
+    assert is_tear is (found.torn == call)
+    text = paragraph(found)
+    assert is_tear is ("Both are parts of one write, write(table, 1024 bytes at 512) of program" in text), text
+    assert is_tear is (not run.asked)
+    assert is_tear is found.is_proven
 
 
 def test_what_an_engine_says_at_length_does_not_hide_the_reason(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""One call whose write was torn: a part of it is on the disk, the rest is not, and that alone shows the damage.
+
+The check of this story is two more states of the same cut: with all of the write, and with none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rig.analysis.explain.blame import Blame
+from rig.analysis.explain.blocks import BlockNamer
+from rig.analysis.explain.checks import EvidenceSource
+from rig.analysis.explain.loss import Loss, is_same
+from rig.contract.calls import SeenCall
+from rig.engines.syncs import CallName
+from rig.faults import StateIdError
+
+
+def torn_call(evidence: EvidenceSource, loss: Loss, namer: BlockNamer, blames: Sequence[Blame]) -> SeenCall | None:
+    """Return the call that was torn; None if it is another story, or if the two states show the same damage."""
+    lost, landed, choices = loss.lost.sets[0], loss.landed.sets[0], loss.lost.choices
+    calls = [blame.call for blame in blames if blame.call.name == CallName.WRITE and blame.call.length_bytes > 0]
+    if not (lost and landed and calls):
+        return None
+    call = calls[0]
+    parts = frozenset(namer.atoms_in(call.path, call.offset_bytes, call.length_bytes))
+    if not lost | landed <= parts:
+        return None
+    others = frozenset(choices.atoms) - parts
+    # Whatever else landed in the smallest states is the same in these two.
+    states = [choices.state(kept | more) for kept in (others, frozenset()) for more in (parts, frozenset())]
+    try:
+        placed = [(evidence.logs.parse(state.id), None) for state in states]
+    except StateIdError:
+        return None
+    shows_it = [is_same(verdict, loss.verdict, is_elsewhere=True) for verdict in evidence.judge(placed)]
+    return None if any(shows_it) else call
