@@ -27,7 +27,7 @@ def instant_of(entry: int, log: WriteLog, timeline: Timeline) -> CutInstant:
 
 
 def instant_of_state(state: CrashState, logs: Logs, timeline: Timeline) -> CutInstant:
-    """Return the latest instant that leaves a state; of two disks the time is that of the one that died later."""
+    """Return the latest instant that leaves a state; with two disks, the disk that died later has the time."""
     instant = instant_of(state.latest_instant, logs.first, timeline)
     if isinstance(state, JointState):
         side = state.logs.sides[state.late]

@@ -27,7 +27,7 @@ def torn_call(evidence: EvidenceSource, loss: Loss, namer: BlockNamer, blames: S
     if not lost | landed <= parts:
         return None
     others = frozenset(choices.atoms) - parts
-    # Whatever else landed in the smallest states is the same in these two.
+    # With everything else landed, and with nothing else.
     states = [choices.state(kept | more) for kept in (others, frozenset()) for more in (parts, frozenset())]
     try:
         placed = [(evidence.logs.parse(state.id), None) for state in states]

@@ -28,7 +28,7 @@ from rig.store import Run
 # Seconds for the search for the smallest loss, and the most single writes that it tries. A server is slow.
 _LIMIT_S, _SINGLES_MAX = 60, 24
 PAGE_BYTES = 16384
-# Cuts are tried so many epochs apart at first, and so many together.
+# How many epochs lie between two cuts at first, and how many cuts are tried together.
 _APART, _PART = 8, 24
 TINY = Profile("tiny", 8, 6, 2, exposure_min=3, repeats="none", side_states_max=6)
 
