@@ -67,8 +67,8 @@ class EvidenceSource(Protocol):
     def places(self, states: Sequence[CrashState]) -> Sequence[Sequence[FilePlaces] | None]:
         """Return for each state where its files are; None for one that cannot be mounted."""
 
-    def calls(self) -> Sequence[SeenCall]:
-        """Return the calls of the workload; none if they are `untold`."""
+    def calls(self, span: tuple[int, int]) -> Sequence[SeenCall]:
+        """Return the calls of the workload, those of a span with their stacks; none if they are `untold`."""
 
     def plan(self, span: tuple[int, int], states_max: int) -> Sequence[PlannedCut]:
         """Plan states of the scenario's fault in the epochs that a span of transactions touches."""

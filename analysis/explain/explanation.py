@@ -87,9 +87,9 @@ def explain(
     until = Until(loss.subject) if loss.subject else end
     reliant = landed[0] if landed and not loss.subject else ()
     writes = [write for each in lost for write in each]
-    calls = evidence.calls()
-    blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
     span = (loss.subject or begin.number, max(loss.subject, end.number))
+    calls = evidence.calls(span)
+    blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
     # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
     states_max = int(searcher.states_per_s * _CHECK_S)

@@ -24,6 +24,7 @@ from rig.faults import DiskLetter, JointState
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _CHANGES_MAX, _CHANGES_LISTED_MAX, _BLAMES_MAX = 3, 8, 2
+_FRAMES_MAX = 12
 # The characters of a paragraph for what the engine said.
 _DETAIL_MAX = 120
 # What a sync is added of, where it is no file.
@@ -93,6 +94,7 @@ def minimal_list(explanation: Explanation) -> list[str]:
     lines_of_text.append(f"first cut: before entry {loss.first_instant.entry}, {loss.first_instant.phase}")
     lines_of_text.append(f"last cut: before entry {loss.last_instant.entry}, {loss.last_instant.phase}")
     lines_of_text += [check_text(check) for check in explanation.checks]
+    lines_of_text += _stacks(explanation)
     if not loss.is_complete or not loss.culprit.is_minimal:
         lines_of_text.append("time ran out: the sets may not be the smallest")
     return [*lines_of_text, f"{loss.judged_count} crash states were judged for this"]
@@ -246,6 +248,14 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     return (
         f"{beginning}. A sync of {what} followed and did not help: look at the file system ({options}) and the device."
     )
+
+
+def _stacks(explanation: Explanation) -> Iterator[str]:
+    """Yield how a program came to the calls that are blamed, the innermost function first."""
+    calls = [*(blame.call for blame in explanation.blames[:_BLAMES_MAX]), explanation.landed_by]
+    for call in dict.fromkeys(call for call in calls if call and call.stack):
+        more = " ..." if len(call.stack) > _FRAMES_MAX else ""
+        yield f"stack of {call_text(call)}: {', '.join(call.stack[:_FRAMES_MAX])}{more}"
 
 
 def _when(call: SeenCall) -> str:

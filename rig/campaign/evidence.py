@@ -28,7 +28,7 @@ from rig.contract.faultspecs import SPECS
 from rig.contract.findings import Finding
 from rig.contract.injections import Injection
 from rig.contract.messages import decode
-from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, TELL_CALLS
+from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, STACKS_OF, TELL_CALLS
 from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
@@ -118,11 +118,16 @@ class ScenarioEvidence:
         is_killed = SPECS[self.scenario.fault].injection is Injection.KILLCUT
         return "the workload is killed, and is then not run under supervision" if is_killed else ""
 
-    def calls(self) -> list[SeenCall]:
-        """Run the workload once more under supervision and return its calls, unless they are `untold`."""
+    def calls(self, span: tuple[int, int]) -> list[SeenCall]:
+        """Run the workload once more under supervision and return its calls, unless they are `untold`.
+
+        Those of a span of transactions have their call stacks.
+        """
         if self.untold:
             return []
-        answer, _ = record.run(replace(self.scenario, shim=TELL_CALLS), self._machines.recorder)
+        answer, _ = record.run(
+            replace(self.scenario, shim=f"{TELL_CALLS}{STACKS_OF}{span[0]}-{span[1]}"), self._machines.recorder
+        )
         return [decode(SeenCall, message) for message in answer["calls"]]
 
     def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:

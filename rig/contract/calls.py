@@ -30,3 +30,5 @@ class SeenCall:
     number: int
     # By the machine's clock, which runs on while the workload is stopped.
     time_ns: int
+    # The functions that led to it, the innermost first, if they were asked for and are known.
+    stack: tuple[str, ...] = ()

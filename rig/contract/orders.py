@@ -29,11 +29,12 @@ class Shim(StrEnum):
 
 # A shim that leaves out one kind of sync is named by this prefix and the kind.
 DROP_PREFIX = "drop-"
-# Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls. The
+# Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls, after
+# `@` those of some transactions with their call stacks. The
 # second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them. One with `~` before
 # it is also synced before a write to another place of the same file. A `*` stands for all files and directories: then
 # everything reaches the disk in the order in which the program wrote it.
-TELL_CALLS = "tell-calls"
+TELL_CALLS, STACKS_OF = "tell-calls", "@"
 ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, ADD_EVERYTHING = "add-", "+", "~", "*"
 # What an added sync of the directory is called, in place of a role.
 DIRECTORY = "directory"

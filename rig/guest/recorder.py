@@ -111,7 +111,7 @@ def carry_out(site: Site) -> dict[str, Any]:
         return kills.run(site)
     if site.orders.injection is Injection.KILLCUT:
         return killcut.run(site)
-    if site.orders.shim == TELL_CALLS:
+    if site.orders.shim.startswith(TELL_CALLS):
         return calls.run(site)
     if site.orders.shim.startswith(ADD_PREFIX):
         return addedsyncs.run(site)

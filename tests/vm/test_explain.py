@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rig.analysis.explain.explanation import Explanation, explain
-from rig.analysis.explain.story import paragraph
+from rig.analysis.explain.story import minimal_list, paragraph
 from rig.campaign.evidence import of_recording, state_of
 from rig.contract.results import Verdict
 from rig.contract.scenario import Scenario
@@ -68,6 +68,8 @@ def test_wal_at_normal_lacks_a_sync_of_the_frames_of_the_transaction(recorded: R
     first = found.blames[0]
     assert ("wal", "write", found.loss.subject) == (first.missing, first.call.name, first.call.number)
     assert found.is_proven
+    assert "sqlite3_step" in first.call.stack, first.call.stack
+    assert any(line.startswith("stack of write(test.db-wal") for line in minimal_list(found)), minimal_list(found)
 
 
 def test_a_wal_that_grows_is_lost_with_the_commit_that_makes_it_longer(recorded: Recorder, machines: Machines) -> None:

@@ -1,4 +1,7 @@
-"""Run a workload and tell every call of it that writes, makes, removes or syncs a file below the mount point."""
+"""Run a workload and tell every call of it that writes, makes, removes or syncs a file below the mount point.
+
+After `tell-calls@` the shim may name transactions, such as `16-17`: what changes a file there comes with its stack.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rig.contract.calls import SeenCall
-from rig.engines.syncs import Call
+from rig.contract.orders import STACKS_OF, TELL_CALLS
+from rig.engines.syncs import Call, CallName
 from rig.guest.programs import workload
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
+from rig.guest.watch.stacks import interrupted_stack
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
 _DELETED = " (deleted)"
@@ -23,7 +28,11 @@ class Teller:
     """Keeps every call below a directory, after the setup."""
 
     directory: str
+    # The transactions whose calls are told with their call stack.
+    with_stack: range = range(0)
     calls: list[SeenCall] = field(default_factory=list)
+    # The stack of a thread that makes its call again.
+    _stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def on_move(self, place: WorkloadPosition) -> Action:  # noqa: ARG002 - the protocol passes it
         """Take no note."""
@@ -38,9 +47,22 @@ class Teller:
                 SeenCall(
                     call.name, path or "", new_path or "", call.offset_bytes, call.length_bytes, call.role, kind,
                     call.thread, call.program, place.phase, place.number, time.monotonic_ns(),
+                    self._stacks.pop(call.thread, ()),
                 )
             )  # fmt: skip
         return Action.CARRY_OUT
+
+    def interrupts(self, place: WorkloadPosition, call: Call) -> bool:
+        """Take the call stack of a call that changes a file, if it is wanted; say whether the call was interrupted."""
+        is_wanted = place.number in self.with_stack and place.phase is not WorkloadPhase.SETUP
+        is_change = call.name not in {CallName.SYNC, CallName.WRITEBACK} and self._relative(call.path) is not None
+        if not (is_wanted and is_change) or call.thread in self._stacks:
+            return False
+        stack = interrupted_stack(call.thread)
+        if stack is None:
+            return False
+        self._stacks[call.thread] = stack
+        return True
 
     def _relative(self, path: str) -> str | None:
         """Return a path below the directory; None for any other file, such as a pipe."""
@@ -50,8 +72,11 @@ class Teller:
 
 def run(site: Site) -> dict[str, Any]:
     """Carry out the workload; return its facts and its calls."""
-    watch = Teller(site.directory)
-    ending = supervise(site, body_of(site), watch, details=True, limits=limits_of(site))
+    first, _, last = site.orders.shim.removeprefix(TELL_CALLS).removeprefix(STACKS_OF).partition("-")
+    with_stack = range(int(first), int(last) + 1) if last else range(0)
+    watch = Teller(site.directory, with_stack)
+    body, limits = body_of(site), limits_of(site)
+    ending = supervise(site, body, watch, details=True, interrupts=watch.interrupts, limits=limits)
     ending.require("the workload")
     (facts,) = ending.messages
     return {**facts, "calls": [asdict(call) for call in watch.calls]}

@@ -101,6 +101,7 @@ def supervise(
     *,
     writes: bool = True,
     details: bool = False,
+    interrupts: Callable[[WorkloadPosition, Call], bool] = lambda _place, _call: False,
     limits: Limits = OF_A_WORKLOAD,
 ) -> Ending:
     """Run `body` in a supervised fork until it ends; `body` receives a function that sends a message as JSON.
@@ -108,6 +109,8 @@ def supervise(
     Without `writes` the fork does not stop before writes. That is faster, but syncs that are named after what was
     written lose their names. With `details` the fork also stops before it makes a file, and each call has its length,
     its place in the file and its thread; reading them takes time. A fork that the watch killed has ended well.
+
+    `interrupts` may interrupt the thread of a call, and then says so: the thread makes the call again and stops again.
     """
     # Load the driver once, here, and not in every fork.
     load(site.orders.engine_module).driver_module(site.orders.shim)
@@ -126,7 +129,9 @@ def supervise(
         theirs.close()
         listener = _listener(ours, fork.pid)
         try:
-            was_killed = listener is not None and _Supervision(site, watch, details=details).run(listener, fork)
+            was_killed = listener is not None and _Supervision(site, watch, interrupts, details=details).run(
+                listener, fork
+            )
         except BaseException:
             os.kill(fork.pid, signal.SIGKILL)
             raise
@@ -145,13 +150,16 @@ def _listener(ours: socket.socket, pid: int) -> Listener | None:
 class _Supervision:
     """One run: the place of the workload and the names of its calls."""
 
-    def __init__(self, site: Site, watch: Watch, *, details: bool) -> None:
+    def __init__(
+        self, site: Site, watch: Watch, interrupts: Callable[[WorkloadPosition, Call], bool], *, details: bool
+    ) -> None:
         self._details = details
         self._syncs: Syncs | None = syncs_of(load(site.orders.engine_module))
         self._namer: CallNamer | None = self._syncs.Namer(site.orders.settings) if self._syncs else None
         self._directory = site.engine_directory
         self._is_own = site.is_own
         self._watch = watch
+        self._interrupts = interrupts
         self._place = WorkloadPosition(WorkloadPhase.SETUP)
 
     def run(self, listener: Listener, fork: Fork) -> bool:
@@ -159,6 +167,8 @@ class _Supervision:
         was_killed = False
         for stop in listener.stops(fork.look, fork.limits.look_s):
             action = self._on_move(stop) if stop.number == _TELL else self._on_call(stop)
+            if action is None:
+                continue
             if action is Action.KILL:
                 # The stopped process may be a server that the workload runs; it dies with the workload. So do all
                 # processes of a program, the starting ones first: one that lived on would do what comes next.
@@ -178,10 +188,13 @@ class _Supervision:
             self._namer.begin()
         return self._watch.on_move(self._place)
 
-    def _on_call(self, stop: Stop) -> Action:
+    def _on_call(self, stop: Stop) -> Action | None:
+        """Decide on a call; None if it was interrupted and has no answer."""
         call = self._call(stop)
         if call.name is CallName.CREATE and not stopped.makes_file(stop, call.path):
             return Action.CARRY_OUT
+        if self._interrupts(self._place, call):
+            return None
         return self._watch.on_call(self._place, call, self._namer.name(call) if self._namer else "")
 
     def _call(self, stop: Stop) -> Call:

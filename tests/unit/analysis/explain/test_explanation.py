@@ -63,7 +63,7 @@ class Run(Bench):
     def places(self, states: Sequence[CrashState]) -> list[list[FilePlaces]]:
         return [FILES for _ in states]
 
-    def calls(self) -> Sequence[SeenCall]:
+    def calls(self, span: tuple[int, int]) -> Sequence[SeenCall]:  # noqa: ARG002 - they have their stacks
         return self.seen
 
     def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:  # noqa: ARG002 - these states alone
