@@ -89,6 +89,7 @@ def test_the_careless_program_lacks_a_sync_of_its_values(finished: Finished) -> 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "write(data/values, 900 bytes" in done.stdout, done.stdout
     assert "no sync of data/values follows" in done.stdout
+    assert re.search(r"stack of write\(data/values, 900 bytes at \d+\): \w+, run, main, ", done.stdout), done.stdout
     assert re.search(r"With a sync of values added, 0 of \d+ contents show this", done.stdout), done.stdout
 
 
