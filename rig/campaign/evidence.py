@@ -7,6 +7,7 @@ made in the recorder's template and not kept.
 
 from __future__ import annotations
 
+import base64
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines import Sharing, load
-from rig.faults import Address, CrashState, Fault, Logs, plan
+from rig.faults import Address, CrashState, Fault, Logs, everything_unflushed_lost, plan
 from rig.filesystems import Mirrored, filesystem_named
 from rig.machines.guests import Machines
 from rig.machines.pool import Pooled, Pools
@@ -100,10 +101,17 @@ class ScenarioEvidence:
         looks = self._look(states, Look.PLACES)
         return [None if files is None else [decode(FilePlaces, places) for places in files] for files in looks]
 
-    def files(self, state: CrashState) -> str | None:
-        """Return a state's files once the file system has recovered: a tar archive with gzip, in base64."""
-        (looks,) = self._look([state], Look.FILES)
-        return None if looks is None else str(looks)
+    def files(self, states: Sequence[CrashState]) -> list[bytes | None]:
+        """Return the files of states once the file system has recovered, as tar archives with gzip.
+
+        None stands for a state that cannot be mounted.
+        """
+        return [None if files is None else base64.b64decode(str(files)) for files in self._look(states, Look.FILES)]
+
+    @property
+    def begin(self) -> CrashState:
+        """Return what is on the disk before the first transaction begins; all of it is durable."""
+        return everything_unflushed_lost(self.logs.first, self.logs.epochs, self.timeline.setup.entry_index)
 
     def shell(self, state: CrashState, typed: Iterator[bytes], printed: Callable[[bytes], object]) -> int:
         """Start a shell in a machine with a state mounted; see `rig.campaign.session`."""

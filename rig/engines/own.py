@@ -12,6 +12,9 @@ from typing import Protocol, runtime_checkable
 
 from rig.contract.findings import Finding, FindingKind
 
+# Such an engine has this folder of the directory under test to itself.
+OWN_FOLDER = "data"
+
 
 class NoResult(Exception):
     """A process did something that leaves no result; `words` follow its name, for example `died by SIGSEGV`."""

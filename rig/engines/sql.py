@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rig.workloads.operations import Operation, Table, Verb
+from rig.workloads.operations import Content, Operation, Table, Verb
 
 # Savepoints nest under one name: RELEASE and ROLLBACK TO mean the innermost.
 _CONTROL = {
@@ -53,6 +53,15 @@ class Dialect:
 
     def _of_index(self, table: Table, place: str = "") -> str:
         return f"CREATE INDEX {place}{_index(table)} ON {self.quote_name(table.name)}({table.index})"
+
+
+def rows_text(tables: Sequence[Table], content: Content) -> str:
+    """Return the name of each table and its rows, sorted by key, with a bar between two columns."""
+    lines: list[str] = []
+    for table in tables:
+        rows = sorted(content[table.name].items())
+        lines += [table.name, *("|".join(map(str, (key, *row))) for key, row in rows)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _index(table: Table) -> str:

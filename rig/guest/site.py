@@ -9,11 +9,11 @@ from functools import cached_property
 from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.engines import Database, load, opener
+from rig.engines.own import OWN_FOLDER
 from rig.filesystems import FileSystem, filesystem_named, holding
 from rig.workloads import Work, workload_named
 
 LOG = "log"
-_OWN_FOLDER = "data"
 # In a later life pauses take real time: the machine that recovers has no virtual clock.
 _LATER_THINK_MS = 10
 
@@ -50,7 +50,7 @@ class Site:
     @property
     def engine_directory(self) -> str:
         """Return the directory of the engine's files; an engine whose transactions are its own has it to itself."""
-        return f"{self.directory}/{_OWN_FOLDER}" if self.is_own else self.directory
+        return f"{self.directory}/{OWN_FOLDER}" if self.is_own else self.directory
 
     @property
     def is_own(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rig.contract.results import Verdict, VerdictKind
 from rig.store import Run
 from tests.vm.conftest import MadeOnce
 from tests.vm.test_program import build_program
@@ -38,9 +39,17 @@ class Finished:
 
     def worst(self, scenario: str) -> str:
         """Return a state of a scenario that lost something."""
+        losses = [one for one in self._verdicts(scenario) if one.lost or one.kind.is_damage]
+        return max(losses, key=lambda one: one.lost).state
+
+    def best(self, scenario: str) -> str:
+        """Return a state of a scenario that kept what was acknowledged."""
+        kept = [one for one in self._verdicts(scenario) if one.kind is VerdictKind.DURABLE]
+        return max(kept, key=lambda one: one.acked).state
+
+    def _verdicts(self, scenario: str) -> list[Verdict]:
         (run,) = [folder for folder in (self.folder / "runs").iterdir() if (folder / "scenarios" / scenario).exists()]
-        verdicts, _ = Run.open(run).verdicts(scenario)
-        return max((one for one in verdicts if one.lost or one.kind.is_damage), key=lambda one: one.lost).state
+        return Run.open(run).verdicts(scenario)[0]
 
 
 @pytest.fixture(scope="session")
@@ -103,16 +112,21 @@ def test_an_explanation_is_a_page_for_an_issue_tracker(finished: Finished) -> No
     assert "may lose the last, atomic" in done.stdout
 
 
+def reproduce(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "reproduce.sh"], cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )  # fmt: skip
+
+
 def test_an_exported_state_shows_its_loss_without_the_rig(finished: Finished, tmp_path: Path) -> None:
     folder = tmp_path / "exported"
     done = finished.rig("export", DELETE_FULL, finished.worst(DELETE_FULL), str(folder), "--fixture")
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "PRAGMA integrity_check: ok" in done.stdout
     assert "NOT AS ACKNOWLEDGED" in done.stdout
-    again = subprocess.run(
-        ["sh", "reproduce.sh"], cwd=folder, capture_output=True, text=True, check=True, timeout=60,
-        env={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    again = reproduce(folder)
+    assert 0 == again.returncode, again.stdout + again.stderr
     assert done.stdout.startswith(again.stdout)
     with tarfile.open(folder / "files.tar.gz") as packed:
         names = sorted(name for name in packed.getnames() if name.startswith("test.db"))
@@ -132,6 +146,29 @@ def test_an_exported_state_shows_its_loss_without_the_rig(finished: Finished, tm
     again = finished.rig("export", DELETE_FULL, finished.worst(DELETE_FULL), str(folder))
     assert 2 == again.returncode
     assert "not empty" in again.stderr
+
+
+@pytest.mark.parametrize("scenario", [DELETE_FULL, CARELESS])
+def test_an_exported_state_that_lost_nothing_says_so(finished: Finished, tmp_path: Path, scenario: str) -> None:
+    done = finished.rig("export", scenario, finished.best(scenario), str(tmp_path / "exported"))
+    assert 0 == done.returncode, done.stdout + done.stderr
+    again = reproduce(tmp_path / "exported")
+    assert 1 == again.returncode, again.stdout + again.stderr
+    assert "nothing is lost" in again.stdout
+
+
+def test_an_exported_program_shows_its_loss_and_not_that_of_the_host(finished: Finished, tmp_path: Path) -> None:
+    done = finished.rig("export", CARELESS, finished.worst(CARELESS), str(tmp_path / "exported"))
+    assert 0 == done.returncode, done.stdout + done.stderr
+    again = reproduce(tmp_path / "exported")
+    assert 0 == again.returncode, again.stdout + again.stderr
+    assert "NOT AS ACKNOWLEDGED" in again.stdout
+    assert re.search(r"^< have \d+$", again.stdout, re.MULTILINE), again.stdout
+    other = reproduce(tmp_path / "exported", PROGRAM=str(tmp_path / "exported" / "program" / "kvlog_careless"))
+    assert (0, again.stdout) == (other.returncode, other.stdout)
+    lacking = reproduce(tmp_path / "exported", PROGRAM="/nowhere/kvlog_careless")
+    assert 2 == lacking.returncode, lacking.stdout + lacking.stderr
+    assert "THIS HOST CANNOT SHOW IT" in lacking.stdout
 
 
 def test_a_shell_sees_the_files_of_the_state(finished: Finished) -> None:

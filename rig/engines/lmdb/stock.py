@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rig.engines.keyvalue import pairs
 from rig.workloads.operations import Content, Table
 
-__all__ = ["PACKAGES", "TOOL", "rows_text", "script"]
+__all__ = ["FILES", "PACKAGES", "rows_text", "script"]
 
 PACKAGES: Sequence[str] = ("lmdb-utils",)
-TOOL = "mdb_dump"
+FILES: Sequence[str] = ()
 _SCRIPT = """\
-echo "mdb_copy -c: $(mdb_copy -c . 2>&1 > /dev/null && echo ok)"
+check() {{
+    echo "mdb_copy -c: $(mdb_copy -c . 2>&1 > /dev/null && echo ok)"
+}}
 rows() {{
-{rows}
+    names=$(mdb_dump -l .) || return
+    for name in {names}; do
+        echo "$name"
+        # A table that never had a row does not exist. Keys and values are the lines that begin with a blank.
+        ! echo "$names" | grep -qxF "$name" || mdb_dump -p -s "$name" . | sed -n 's/^ //p'
+    done
 }}
 """
-# The lines between the header and the end are keys and values, each after a blank.
-_ROWS = "    echo {name}; mdb_dump -p -s {name} . | sed -n 's/^ //p'"
 
 
-def script(tables: Sequence[Table]) -> str:
-    """Return lines of shell that copy the environment and define `rows`."""
-    return _SCRIPT.format(rows="\n".join(_ROWS.format(name=table.name) for table in tables))
+def script(tables: Sequence[Table], settings: Mapping[str, str]) -> str:  # noqa: ARG001 - the files say all
+    """Return lines of shell that define `check`, which copies the environment, and `rows`."""
+    return _SCRIPT.format(names=" ".join(table.name for table in tables))
 
 
 def rows_text(tables: Sequence[Table], content: Content) -> str:

@@ -39,7 +39,7 @@ def export(
     ):
         crash_state = state_of(evidence, state)
         verdict = verdict_of(evidence, target, crash_state, state)
-        exported = export_state(evidence, crash_state, verdict, folder, fixture=fixture)
+        exported = export_state(evidence, crash_state, verdict, folder, fixture=fixture, build=build)
     if exported.printed:
         click.echo(exported.printed, nl=False)
     else:
