@@ -117,6 +117,18 @@ def pairs(rows: Mapping[int, Row]) -> Iterator[tuple[bytes, bytes]]:
     yield from ((_key(number), _pack(row)) for number, row in sorted(rows.items()))
 
 
+def rows_text(tables: Sequence[Table], content: Content) -> str:
+    """Return the spaces of tables and indexes, in the order of `spaces_of`, with a line for each key and value."""
+    lines: list[str] = []
+    for table in tables:
+        lines += [table.name, *(f"{key.decode()} {value.decode()}" for key, value in pairs(content[table.name]))]
+    for table in tables:
+        if (column := _indexed_column(table)) is not None:
+            entries = (_entry(row[column], number).decode() for number, row in content[table.name].items())
+            lines += [_index(table.name), *(f"{entry} " for entry in sorted(entries))]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _index(table: str) -> str:
     return f"{table}.index"
 
