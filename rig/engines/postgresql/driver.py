@@ -22,13 +22,13 @@ from rig.workloads.operations import Content, Operation, Table, Verb
 _FAULT_CLASSES = frozenset({"", "08", "53", "57", "58", "XX"})
 _OURS = "relnamespace = 'public'::regnamespace"
 _TABLES = f"SELECT relname FROM pg_class WHERE relkind = 'r' AND {_OURS} ORDER BY relname"
-_HEAPS = (
+HEAPS = (
     "SELECT relname, blkno, offnum, msg FROM pg_class, LATERAL verify_heapam(pg_class.oid)"
     f" WHERE relkind = 'r' AND {_OURS} LIMIT 5"
 )
 # Raises an error at the first problem; with `true` every row must have its entry in the index.
-_INDEXES = f"SELECT bt_index_check(oid, true) FROM pg_class WHERE relkind = 'i' AND {_OURS}"
-_CATALOGUE = _INDEXES.replace(", true", "").replace("public", "pg_catalog")
+INDEXES = f"SELECT bt_index_check(oid, true) FROM pg_class WHERE relkind = 'i' AND {_OURS}"
+CATALOGUE = INDEXES.replace(", true", "").replace("public", "pg_catalog")
 _REFERENCES = (
     "SELECT conrelid::regclass, attname, confrelid::regclass FROM pg_constraint"
     " JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1] WHERE contype = 'f'"
@@ -74,9 +74,9 @@ class PostgresDatabase(PostgresSession):
 
     def problems(self) -> list[str]:
         """Return what amcheck finds in tables and indexes, and rows that refer to a missing row."""
-        problems = [" ".join(row) for row in self._connection.execute(_HEAPS)]
-        self._connection.execute(_INDEXES)
-        self._connection.execute(_CATALOGUE)
+        problems = [" ".join(row) for row in self._connection.execute(HEAPS)]
+        self._connection.execute(INDEXES)
+        self._connection.execute(CATALOGUE)
         for table, column, other in self._connection.execute(_REFERENCES):
             missing = f"SELECT id FROM {table} WHERE NOT EXISTS (SELECT FROM {other} o WHERE o.id = {column}) LIMIT 5"
             problems += [f"foreign key: {table} {key}" for (key,) in self._connection.execute(missing)]

@@ -198,7 +198,7 @@ def test_a_program_that_this_host_cannot_run_shows_no_loss(tmp_path: Path) -> No
     assert "THIS HOST CANNOT SHOW IT" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["lmdb", "sqlite"])
+@pytest.mark.parametrize("name", ["leveldb", "lmdb", "mariadb", "postgresql", "rocksdb", "sqlite"])
 def test_every_engine_with_tables_has_a_script(name: str) -> None:
     offer = stock_of(engine_named(name))
     assert isinstance(offer, Stock)
