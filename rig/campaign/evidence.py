@@ -108,10 +108,9 @@ class ScenarioEvidence:
         """
         return [None if files is None else base64.b64decode(str(files)) for files in self._look(states, Look.FILES)]
 
-    @property
-    def begin(self) -> CrashState:
-        """Return what is on the disk before the first transaction begins; all of it is durable."""
-        return everything_unflushed_lost(self.logs.first, self.logs.epochs, self.timeline.setup.entry_index)
+    def durable_state(self, entry: int) -> CrashState:
+        """Return the state in which, just before a log entry, everything is lost that was not flushed."""
+        return everything_unflushed_lost(self.logs.first, self.logs.epochs, entry)
 
     def shell(self, state: CrashState, typed: Iterator[bytes], printed: Callable[[bytes], object]) -> int:
         """Start a shell in a machine with a state mounted; see `rig.campaign.session`."""

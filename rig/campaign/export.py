@@ -4,8 +4,8 @@ README.md           what this is, what is promised and what happened, and how to
 disk.img.gz         the disk as the cut left it: nothing has mounted it since
 files.tar.gz        the directory once the file system has recovered; no database has been opened on it
 expected.txt        the rows after the last transaction that was acknowledged
-control.tar.gz      the directory before the first transaction, which no cut has touched
-control.txt         its rows
+control.tar.gz      the directory before the first transaction, which no cut has touched; or at the very end, if the
+control.txt             first transaction makes the database; and its rows
 engine.tar.gz       the engine's own programs and libraries, from the guest image, and a list of the packages in it,
 packages.txt            if a host may lack them
 program/            a user's program and the files of its recipe
@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rig.campaign.evidence import ScenarioEvidence
 from rig.contract.errors import HostError, UsageError
 from rig.contract.results import Verdict, VerdictKind
+from rig.contract.scenario import Scenario
 from rig.engines import load
 from rig.engines.builds import Library
 from rig.engines.own import Task
@@ -37,7 +38,6 @@ from rig.faults.states.rendering import content
 from rig.host import processes
 from rig.images import enginefiles, image, recipes
 from rig.workloads import Work
-from rig.workloads.operations import Content, Table
 
 _LIMIT_S = 120
 # Exit codes of the script.
@@ -153,7 +153,11 @@ def export(
         raise UsageError(f"{folder} is not empty; name another folder")
     if len(evidence.logs.all) > 1:
         raise UsageError(f"{state.id} is a state of two disks, and a folder has one: see rig explain and rig shell")
-    files, control = evidence.files([state, evidence.begin])
+    engine, scenario = load(evidence.scenario.engine_module), evidence.scenario
+    work = Work(scenario.workload.name, scenario.seed, scenario.workload.transaction_count, engine.spec.skills)
+    is_early = not work.creates
+    control_entry = evidence.timeline.setup.entry_index if is_early else evidence.logs.first.entry_count
+    files, control = evidence.files([state, evidence.durable_state(control_entry)])
     if files is None or control is None:
         raise UsageError(f"{state.id} cannot be mounted, so it has no files: the file system is damaged")
     folder.mkdir(parents=True, exist_ok=True)
@@ -165,13 +169,14 @@ def export(
         # GNU tar refuses names that lead out of the folder; the guest is not trusted.
         unpack = ["tar", "--extract", "--gzip", "--no-same-owner", "--directory", "fixture", "--file", "files.tar.gz"]
         processes.run(unpack, timeout_s=_LIMIT_S, cwd=folder)
-    engine = load(evidence.scenario.engine_module)
     needs = ""
     if own := own_stock_of(engine):
         needs = _write_program(evidence, verdict, folder, own, build)
     elif stock := stock_of(engine):
         (folder / "control.tar.gz").write_bytes(control)
-        needs = _write_engine(evidence, verdict, folder, stock)
+        # A transaction in flight at the cut may be there.
+        counts = {"control": 0 if is_early else -1, "expected": max(verdict.acked, verdict.recovered or 0)}
+        needs = _write_engine(scenario, work, counts, folder, stock)
     (folder / "README.md").write_text(_readme(evidence, verdict, needs))
     if not needs:
         return Exported(folder, "", f"{evidence.scenario.engine} has no stock tools here, so the folder has no script")
@@ -186,13 +191,15 @@ def script_of(control: str, state: str = "") -> str:
     return _SCRIPT.format(control=control, state=state, loader=enginefiles.LOADER, libraries=enginefiles.LIBRARIES)
 
 
-def _write_engine(evidence: ScenarioEvidence, verdict: Verdict, folder: Path, stock: Stock) -> str:
-    """Write the script of an engine with tables, and what it needs; return the words about that."""
-    scenario = evidence.scenario
+def _write_engine(scenario: Scenario, work: Work, counts: Mapping[str, int], folder: Path, stock: Stock) -> str:
+    """Write the script of an engine with tables, and the rows after these counts of transactions.
+
+    Return what the script needs, in words.
+    """
     looks = []
-    # A transaction in flight at the cut may be there.
-    for name, count in (("control", 0), ("expected", max(verdict.acked, verdict.recovered or 0))):
-        tables, rows = _model(evidence, count)
+    for name, count in counts.items():
+        rows = work.models[count]
+        tables = [table for table in work.tables if table.name in rows]
         (folder / f"{name}.txt").write_text(stock.rows_text(tables, rows))
         looks.append(stock.script(tables, scenario.all_settings))
     (folder / "reproduce.sh").write_text(script_of(*dict.fromkeys(looks)))
@@ -244,15 +251,6 @@ def _reproduce(folder: Path, verdict: Verdict) -> Exported:
         raise HostError(f"the script in {folder} does not show the verdict {verdict.kind}, it says: {printed}")
     (folder / "reproduced.txt").write_text(printed)
     return Exported(folder, printed)
-
-
-def _model(evidence: ScenarioEvidence, count: int) -> tuple[Sequence[Table], Content]:
-    """Return the tables that exist after `count` transactions, and their rows."""
-    scenario = evidence.scenario
-    skills = load(scenario.engine_module).spec.skills
-    work = Work(scenario.workload.name, scenario.seed, scenario.workload.transaction_count, skills)
-    rows = work.models[count]
-    return [table for table in work.tables if table.name in rows], rows
 
 
 def _readme(evidence: ScenarioEvidence, verdict: Verdict, needs: str) -> str:

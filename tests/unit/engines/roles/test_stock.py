@@ -96,6 +96,15 @@ def test_a_database_that_lost_nothing_is_told_from_one_that_did(tmp_path: Path) 
     assert "nothing is lost" in done.stdout
 
 
+def test_the_control_may_have_other_tables_than_the_state(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "state", COUNT)
+    account, *_ = tables = [table for table in WORK.tables if table.name in WORK.models[COUNT]]
+    (folder / "control.txt").write_text(stock.rows_text([account], WORK.models[0]))
+    (folder / "reproduce.sh").write_text(script_of(stock.script([account], SETTINGS), stock.script(tables, SETTINGS)))
+    done = run(folder)
+    assert 1 == done.returncode, done.stdout + done.stderr
+
+
 def test_a_damaged_database_is_shown_by_the_engines_own_words(tmp_path: Path) -> None:
     damaged = database(tmp_path / "state" / "some", COUNT)
     (damaged / "test.db").write_bytes(b"SQLite format 3\0" + bytes(8000))
