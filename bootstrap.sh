@@ -21,8 +21,8 @@ needs_of_run=(
 if grep --quiet amx_tile /proc/cpuinfo 2>/dev/null; then needs_of_run+=("gcc                 gcc"); fi
 # chromium opens the report as a reader would; vagrant (or ruby, where vagrant is not packaged) reads the Vagrantfile; npm
 # fetches the source of releases of SQLite; gcc and the C library's headers build them, some with a bug planted; cpio
-# unpacks our archives; db_bench measures RocksDB for claims; mdb_dump shows an exported database of LMDB; rustc and
-# javac build the examples.
+# unpacks our archives; db_bench measures RocksDB for claims; mdb_dump shows an exported database of LMDB; libdw
+# walks the stack of a program as it does in a guest; rustc and javac build the examples.
 needs_of_test=(
     "${needs_of_run[@]}"
     "git                 git"
@@ -32,6 +32,7 @@ needs_of_test=(
     "cpio                cpio"
     "db_bench            rocksdb-tools"
     "mdb_dump            lmdb-utils"
+    "/usr/lib/x86_64-linux-gnu/libdw.so.1  libdw1t64|libdw1"
     "rustc               rustc"
     "javac               default-jdk-headless"
     "chromium|chromium-browser|google-chrome  chromium"

@@ -84,10 +84,27 @@ def _name(libdw: ctypes.CDLL, dwfl: int, address: int) -> str:
     if not module:
         return hex(address)
     if name := libdw.dwfl_module_addrname(module, address):
-        return str(name.decode(errors="replace"))
+        return _demangle(name)
     begin = ctypes.c_uint64()
     path = libdw.dwfl_module_info(module, None, ctypes.byref(begin), None, None, None, None, None) or b"?"
     return f"{os.path.basename(path.decode(errors='replace'))}+{address - begin.value:#x}"
+
+
+def _demangle(name: bytes) -> str:
+    """Return a function of C++ as its programmers write it, without its parameters; any other as it is."""
+    text = name.decode(errors="replace")
+    if not text.startswith("_Z"):
+        return text
+    try:
+        demangle = getattr(ctypes.CDLL("libstdc++.so.6"), "__cxa_demangle")
+    except OSError:  # no program of the image is in C++
+        return text
+    demangle.restype = ctypes.c_void_p
+    if not (memory := demangle(name, None, None, None)):
+        return text
+    text = ctypes.string_at(memory).decode(errors="replace")
+    _libc.free(ctypes.c_void_p(memory))
+    return text.partition("(")[0] or text
 
 
 @contextmanager
