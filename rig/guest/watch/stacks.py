@@ -62,7 +62,7 @@ def _names(process: int, thread: int) -> tuple[str, ...]:
     except OSError:  # the image has no libdw
         return ()
     names: list[str] = []
-    with _attached(libdw, process) as dwfl:
+    with _dwfl_of(libdw, process) as dwfl:
         if not dwfl:
             return ()
 
@@ -108,7 +108,7 @@ def _demangle(name: bytes) -> str:
 
 
 @contextmanager
-def _attached(libdw: ctypes.CDLL, process: int) -> Iterator[int | None]:
+def _dwfl_of(libdw: ctypes.CDLL, process: int) -> Iterator[int | None]:
     """Give libdw's view of a process whose thread is stopped; None if there is none."""
     callbacks = _Callbacks(
         ctypes.cast(libdw.dwfl_linux_proc_find_elf, ctypes.c_void_p).value,
