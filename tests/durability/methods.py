@@ -300,7 +300,8 @@ def main(folder: Path, names: tuple[str, ...], seeds: int, states: int) -> None:
     done = {row["bug"] for row in _read(table)}
     wanted = [name for name in names or known if name not in done]
     if wanted:
-        libraries = builds.for_the_guest()
+        patches = [each for each in planting.all_planted() if each.name in wanted]
+        libraries = builds.for_the_guest() | planting.libraries(patches)
         pools = Pools()
         with guests(list(libraries.values())) as source:
             try:
