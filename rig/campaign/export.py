@@ -143,11 +143,12 @@ class Exported:
 
 def export(
     evidence: ScenarioEvidence, state: CrashState, verdict: Verdict, folder: Path, *, fixture: bool,
-    build: Library | None = None,
+    build: Library | None = None, runs_program: bool = False,
 ) -> Exported:  # fmt: skip
     """Write a crash state into a new folder; raise HostError if its script does not show the verdict.
 
-    `build` is what the user measured: a program gets into the folder.
+    `build` is what the user measured: a program gets into the folder. The rig runs programs in machines only, so the
+    script of a program is not run unless `runs_program`.
     """
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; name another folder")
@@ -178,6 +179,9 @@ def export(
         counts = {"control": 0 if is_early else -1, "expected": max(verdict.acked, verdict.recovered or 0)}
         needs = _write_engine(scenario, work, counts, folder, stock)
     (folder / "README.md").write_text(_readme(evidence, verdict, needs))
+    if own and not runs_program:
+        words = "it runs the program on this host, with your rights; --run-program does so"
+        return Exported(folder, "", f"reproduce.sh was not run: {words}")
     if not needs:
         return Exported(folder, "", f"{evidence.scenario.engine} has no stock tools here, so the folder has no script")
     return _reproduce(folder, verdict)

@@ -152,16 +152,19 @@ def test_an_exported_state_shows_its_loss_without_the_rig(finished: Finished, tm
 def test_an_exported_state_that_lost_nothing_says_so(finished: Finished, tmp_path: Path, scenario: str) -> None:
     done = finished.rig("export", scenario, finished.best(scenario), str(tmp_path / "exported"))
     assert 0 == done.returncode, done.stdout + done.stderr
+    # A program is run in machines only, unless its user wants it here.
+    assert ("reproduce.sh was not run" in done.stderr) is (scenario == CARELESS)
     again = reproduce(tmp_path / "exported")
     assert 1 == again.returncode, again.stdout + again.stderr
     assert "nothing is lost" in again.stdout
 
 
 def test_an_exported_program_shows_its_loss_and_not_that_of_the_host(finished: Finished, tmp_path: Path) -> None:
-    done = finished.rig("export", CARELESS, finished.worst(CARELESS), str(tmp_path / "exported"))
+    done = finished.rig("export", CARELESS, finished.worst(CARELESS), str(tmp_path / "exported"), "--run-program")
     assert 0 == done.returncode, done.stdout + done.stderr
     again = reproduce(tmp_path / "exported")
     assert 0 == again.returncode, again.stdout + again.stderr
+    assert done.stdout.startswith(again.stdout)
     assert "NOT AS ACKNOWLEDGED" in again.stdout
     assert re.search(r"^< have \d+$", again.stdout, re.MULTILINE), again.stdout
     other = reproduce(tmp_path / "exported", PROGRAM=str(tmp_path / "exported" / "program" / "kvlog_careless"))

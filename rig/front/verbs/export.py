@@ -15,12 +15,15 @@ from rig.front.rundirs import newest_run
 @click.argument("state")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--fixture", is_flag=True, help="Also write the files themselves, as a fixture for an engine's tests.")
+@click.option(
+    "--run-program", is_flag=True, help="Run your program here, outside a machine, to see what the script shows."
+)
 @options.library()
 @options.image(help="The recipe of the run, if the cache has lost it.")
 @options.run_dir(help="Run directory [default: the newest in runs/].")
 def export(
-    *, scenario: str, state: str, folder: Path, fixture: bool, library: str | None, image: str | None,
-    run_dir: Path | None,
+    *, scenario: str, state: str, folder: Path, fixture: bool, run_program: bool, library: str | None,
+    image: str | None, run_dir: Path | None,
 ) -> None:  # fmt: skip
     """Write a crash state into FOLDER: disk image, files, and a script that shows the verdict without the rig."""
     from rig.campaign.evidence import of_scenario, state_of, verdict_of
@@ -39,7 +42,9 @@ def export(
     ):
         crash_state = state_of(evidence, state)
         verdict = verdict_of(evidence, target, crash_state, state)
-        exported = export_state(evidence, crash_state, verdict, folder, fixture=fixture, build=build)
+        exported = export_state(
+            evidence, crash_state, verdict, folder, fixture=fixture, build=build, runs_program=run_program
+        )
     if exported.printed:
         click.echo(exported.printed, nl=False)
     else:
