@@ -27,7 +27,7 @@ from rig.recordings.timeline import Timeline
 # helps only if chance explains that with at most this probability.
 _UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # The fewest and the most states judged for a check, before and after.
-_STATES_MIN, _STATES_MAX = 40, 130
+_STATES_MIN, _STATES_MAX = 40, 300
 
 
 class PlannedCut(Protocol):

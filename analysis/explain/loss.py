@@ -104,11 +104,12 @@ class Searcher:
     singles_max: int = SINGLES_MAX
     _begin_s: float = field(default_factory=time.monotonic)
     _judged_count: int = 0
+    _judging_s: float = 0.0
 
     @property
     def states_per_s(self) -> float:
-        """Return how many states were judged in a second so far, with all else that took time."""
-        return self._judged_count / max(time.monotonic() - self._begin_s, 1e-3)
+        """Return how many states were judged in a second of judging so far."""
+        return self._judged_count / max(self._judging_s, 1e-3)
 
     def loss(self, state: CrashState, verdict: Verdict) -> Loss:
         """Return the smallest loss that shows the verdict of a state."""
@@ -154,7 +155,9 @@ class Searcher:
         """Return for each state whether it shows the same; a state that the log does not tell shows nothing."""
         legal = [candidate for candidate in placed if self._is_legal(candidate[0])]
         self._judged_count += len(legal)
+        begin_s = time.monotonic()
         same = dict(zip([(state.id, at) for state, at in legal], self.judge(legal) if legal else (), strict=True))
+        self._judging_s += time.monotonic() - begin_s
         return [
             (state.id, at) in same and is_same(same[state.id, at], verdict, is_elsewhere=is_elsewhere)
             for state, at in placed

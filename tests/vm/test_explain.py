@@ -16,6 +16,7 @@ from rig.machines.guests import Machines
 from rig.machines.template import Template
 from rig.machines.usermode import UserMode
 from rig.planning import cuts, matrix
+from rig.planning.matrix import Profile
 from tests.vm.samples import Recorder, scenario_of
 
 _PROFILE = replace(matrix.profile("quick"), states_max=120, instants=24, side_states_max=60)
@@ -27,10 +28,10 @@ def machines(recorder: Template, verifier: Template, user_mode: UserMode) -> Mac
     return Machines(recorder, verifier, user_mode)
 
 
-def explained(scenario: Scenario, recorded: Recorder, machines: Machines) -> Explanation:
+def explained(scenario: Scenario, recorded: Recorder, machines: Machines, profile: Profile = _PROFILE) -> Explanation:
     """Explain the worst state of a scenario."""
     with of_recording(scenario, recorded(scenario), machines) as evidence:
-        planned = cuts.cuts(scenario, _PROFILE, evidence.logs, evidence.timeline).cuts
+        planned = cuts.cuts(scenario, profile, evidence.logs, evidence.timeline).cuts
         verdicts = evidence.judge([(cut.state, cut.entry) for cut in planned])
         chosen = worst(verdicts)
         return explain(evidence, state_of(evidence, chosen.state), chosen, _LIMIT_S)
@@ -97,7 +98,8 @@ def test_persist_at_normal_counts_pages_in_its_header_that_have_not_all_landed(
 ) -> None:
     scenario = scenario_of("persist_normal", fault="torn")
     scenario = replace(scenario, workload=replace(scenario.workload, transaction_count=40))
-    found = explained(scenario, recorded, machines)
+    # Of 400 torn states 3 to 7 show it with the seeds 1 to 4, and none of 120 with two of them.
+    found = explained(scenario, recorded, machines, replace(_PROFILE, states_max=400, side_states_max=400))
     assert {"test.db-journal"} == {write.path for write in found.lost[0]}
     assert any("header" in write.role for writes in found.landed for write in writes)
     first = found.blames[0]
