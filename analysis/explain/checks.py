@@ -68,7 +68,7 @@ class EvidenceSource(Protocol):
         """Return for each state where its files are; None for one that cannot be mounted."""
 
     def calls(self, span: tuple[int, int]) -> Sequence[SeenCall]:
-        """Return the calls of the workload, those of a span with their stacks; none if they are `untold`."""
+        """Return the calls of the workload, with stacks in a span of transactions; none if they are `untold`."""
 
     def plan(self, span: tuple[int, int], states_max: int) -> Sequence[PlannedCut]:
         """Plan states of the scenario's fault in the epochs that a span of transactions touches."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rig.analysis.explain.blame import Blame
 from rig.analysis.explain.blocks import BlockNamer
 from rig.analysis.explain.checks import EvidenceSource
-from rig.analysis.explain.loss import Loss, is_same
+from rig.analysis.explain.loss import Loss
 from rig.contract.calls import SeenCall
 from rig.engines.syncs import CallName
 from rig.faults import StateIdError
@@ -33,5 +33,6 @@ def torn_call(evidence: EvidenceSource, loss: Loss, namer: BlockNamer, blames: S
         placed = [(evidence.logs.parse(state.id), None) for state in states]
     except StateIdError:
         return None
-    shows_it = [is_same(verdict, loss.verdict, is_elsewhere=True) for verdict in evidence.judge(placed)]
-    return None if any(shows_it) else call
+    kinds = [verdict.kind for verdict in evidence.judge(placed)]
+    # Where a machine was lost, nothing is known.
+    return None if any(kind.is_damage or kind.is_infrastructure for kind in kinds) else call

@@ -128,7 +128,7 @@ class ScenarioEvidence:
     def calls(self, span: tuple[int, int]) -> list[SeenCall]:
         """Run the workload once more under supervision and return its calls, unless they are `untold`.
 
-        Those of a span of transactions have their call stacks.
+        Calls in a span of transactions have their call stacks.
         """
         if self.untold:
             return []

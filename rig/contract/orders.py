@@ -29,8 +29,8 @@ class Shim(StrEnum):
 
 # A shim that leaves out one kind of sync is named by this prefix and the kind.
 DROP_PREFIX = "drop-"
-# Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls, after
-# `@` those of some transactions with their call stacks. The
+# Two shims that no scenario of a matrix has; an explanation records with them. The first only tells all calls;
+# transactions after `@` get call stacks as well. The
 # second adds syncs of files: after the prefix it lists their roles or paths, with `+` between them. One with `~` before
 # it is also synced before a write to another place of the same file. A `*` stands for all files and directories: then
 # everything reaches the disk in the order in which the program wrote it.

@@ -138,7 +138,7 @@ def test_an_exported_state_shows_its_loss_without_the_rig(finished: Finished, tm
         ["/usr/sbin/e2fsck", "-fy", "disk.img"], cwd=folder, capture_output=True, check=False, timeout=60
     )
     assert found.returncode in {0, 1}, found.stdout
-    # The disk is that of the state, with what landed: once recovered, it has the same files.
+    # The disk has what landed in the state: once recovered, it has the same files.
     for path in (folder / "fixture").glob("test.db*"):
         dump = ["/usr/sbin/debugfs", "-R", f"dump /{path.name} dumped", "disk.img"]
         subprocess.run(dump, cwd=folder, capture_output=True, check=True, timeout=60)

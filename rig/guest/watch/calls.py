@@ -28,7 +28,7 @@ class Teller:
     """Keeps every call below a directory, after the setup."""
 
     directory: str
-    # The transactions whose calls are told with their call stack.
+    # The transactions whose calls come with their call stack.
     with_stack: range = range(0)
     calls: list[SeenCall] = field(default_factory=list)
     # The stack of a thread that makes its call again.

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 _SEIZE, _INTERRUPT, _DETACH = 0x4206, 0x4207, 17
-# Wait for a thread that is no child of ours.
+# waitpid also waits for a thread that is not our child.
 _WALL = 0x40000000
 _FRAMES_MAX = 48
 _GO_ON, _ENOUGH = 0, 1
@@ -56,7 +56,7 @@ def interrupted_stack(thread: int) -> tuple[str, ...] | None:
 
 
 def _names(process: int, thread: int) -> tuple[str, ...]:
-    """Return the functions of a stopped thread, without those that call themselves; empty if they cannot be told."""
+    """Return the functions of a stopped thread, without those that call themselves; empty if libdw knows none."""
     try:
         libdw = _libdw()
     except OSError:  # the image has no libdw
@@ -109,7 +109,7 @@ def _demangle(name: bytes) -> str:
 
 @contextmanager
 def _dwfl_of(libdw: ctypes.CDLL, process: int) -> Iterator[int | None]:
-    """Give libdw's view of a process whose thread is stopped; None if there is none."""
+    """Give libdw's view of a process whose thread is stopped; None if it has no view of it."""
     callbacks = _Callbacks(
         ctypes.cast(libdw.dwfl_linux_proc_find_elf, ctypes.c_void_p).value,
         ctypes.cast(libdw.dwfl_standard_find_debuginfo, ctypes.c_void_p).value,

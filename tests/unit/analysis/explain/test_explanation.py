@@ -237,6 +237,21 @@ def test_a_write_whose_parts_differ_is_torn_if_it_does_no_harm_as_a_whole(
     assert is_tear is found.is_proven
 
 
+def test_a_write_is_not_called_torn_where_a_machine_was_lost(tmp_path: Path) -> None:
+    def lost_with_all(disk: bytes) -> Finding:
+        is_all = bool(disk[512]) and bool(disk[2 * 512])
+        return Finding(FindingKind.HANG, None, "", {}) if is_all else halves(disk)
+
+    call = replace(WRITE, offset_bytes=512, length_bytes=1024, number=1)
+    with bench(tmp_path, DISORDER, lost_with_all) as of:
+        run = Run(of.logs, [call], reads=lost_with_all)
+        (epoch,) = [each for each in of.logs.epochs if len(each.batch) == 5]
+        choices = Choices.at_border(of.logs, epoch, 0)
+        state = choices.state([atom for atom in choices.atoms if atom.entry == 7])
+        found = explain(run, state, run.verdict(state, None), 60)
+    assert found.torn is None
+
+
 def test_what_an_engine_says_at_length_does_not_hide_the_reason(tmp_path: Path) -> None:
     found, _ = explained(tmp_path, WINDOW, 9, reads=torn)
     verdict = replace(found.loss.verdict, detail="a page is bad\n" * 50)
