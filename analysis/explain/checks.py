@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 from rig.analysis.explain.blame import Blame
@@ -28,6 +29,8 @@ from rig.recordings.timeline import Timeline
 _UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # The fewest and the most states judged for a check, before and after.
 _STATES_MIN, _STATES_MAX = 40, 300
+# Fewer broken ones than this, and more states are judged.
+_BROKEN_MIN = 3
 
 
 class PlannedCut(Protocol):
@@ -123,7 +126,7 @@ class StoryChecker:
     evidence: EvidenceSource
     kind: VerdictKind
     span: tuple[int, int]
-    # States that are affordable, before and after.
+    # States that a check begins with, before and after.
     states_max: int
     # When no further guess is tried, by the monotonic clock.
     deadline_s: float = math.inf
@@ -157,11 +160,11 @@ class StoryChecker:
         return blames, (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
 
     def _check(self, added: tuple[str, ...], *, has_witness: bool) -> StoryCheck:
-        broken_before, count_before = self._broken_count(self.evidence)
+        states_max, broken_before, count_before = self._before
         broken_after, count_after, failure = 0, 0, ""
         try:
             with self.evidence.with_syncs(added) as other:
-                broken_after, count_after = self._broken_count(other)
+                broken_after, count_after = self._broken_count(other, states_max)
         except RigError as error:
             # What failed comes first and the cause last, with a trace between them if the agent failed.
             text = str(error).splitlines() or [repr(error)]
@@ -170,9 +173,22 @@ class StoryChecker:
             added, broken_before, count_before, broken_after, count_after, failure, self.kind.is_damage, has_witness
         )
 
-    def _broken_count(self, evidence: EvidenceSource) -> tuple[int, int]:
+    @cached_property
+    def _before(self) -> tuple[int, int, int]:
+        """Return how many states are enough for a check, and what `_broken_count` says of them without syncs added.
+
+        Where hardly any of them is broken, there are more, as long as there is time.
+        """
+        states_max = min(_STATES_MAX, max(_STATES_MIN, self.states_max))
+        while True:
+            broken, count = self._broken_count(self.evidence, states_max)
+            if broken >= _BROKEN_MIN or states_max == _STATES_MAX or time.monotonic() > self.deadline_s:
+                return states_max, broken, count
+            states_max = min(_STATES_MAX, 2 * states_max)
+
+    def _broken_count(self, evidence: EvidenceSource, states_max: int) -> tuple[int, int]:
         """Return how many distinct contents show the kind, any damage if it is one, and how many there are."""
-        cuts = evidence.plan(self.span, min(_STATES_MAX, max(_STATES_MIN, self.states_max)))
+        cuts = evidence.plan(self.span, states_max)
         verdicts = evidence.judge([(cut.state, None) for cut in cuts])
         known = [verdict for verdict in verdicts if not verdict.kind.is_infrastructure]
         kinds = {self.kind, *(other for other in VerdictKind if self.kind.is_damage and other.is_damage)}

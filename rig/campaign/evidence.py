@@ -57,6 +57,8 @@ class ScenarioEvidence:
     timeline: Timeline
     _machines: Machines
     _pooled: Pooled
+    # One for each processor. They stay, because a machine ends with the thread that started it.
+    _threads: ThreadPoolExecutor
     clock: Clock | None = None
     _known: dict[str, Finding] = field(default_factory=dict)
 
@@ -93,8 +95,7 @@ class ScenarioEvidence:
             return []
         size = -(-len(states) // len(os.sched_getaffinity(0)))
         parts = [states[begin : begin + size] for begin in range(0, len(states), size)]
-        with ThreadPoolExecutor(len(parts)) as threads:
-            return [finding for findings in threads.map(check_part, parts) for finding in findings]
+        return [finding for findings in self._threads.map(check_part, parts) for finding in findings]
 
     def places(self, states: Sequence[CrashState]) -> list[list[FilePlaces] | None]:
         """Return for each state where its files are; None for one that cannot be mounted."""
@@ -174,11 +175,12 @@ def of_scenario(run: Run, scenario_id: str, machines: Machines) -> Iterator[Scen
 def of_recording(scenario: Scenario, recorded: archive.Recording, machines: Machines) -> Iterator[ScenarioEvidence]:
     """Open a recording of a scenario for the length of a block."""
     with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
         pools = Pools()
         stack.callback(pools.close)
         logs = stack.enter_context(recorded.open())
         timeline = Timeline(logs.first.marks)
-        yield ScenarioEvidence(scenario, recorded.facts, logs, timeline, machines, pools.of(machines))
+        yield ScenarioEvidence(scenario, recorded.facts, logs, timeline, machines, pools.of(machines), threads)
 
 
 def state_of(evidence: ScenarioEvidence, state_id: str) -> CrashState:

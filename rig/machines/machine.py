@@ -167,6 +167,8 @@ def start(
 ) -> Iterator[Machine]:
     """Start a machine in a sandbox for the length of a block; give it as a `kind` of machine.
 
+    The machine is killed when the thread that starts it ends (PR_SET_PDEATHSIG), even within the block.
+
     `command` is called with the descriptors of the machine's ends of the channel and the monitor. `disk` is the memory
     of the machine's recording.
 

@@ -121,6 +121,6 @@ def test_a_database_beside_a_neighbour_keeps_its_promise_and_its_control_does_no
     assert [] == [one for one in plain.verdicts if violates(promise, one) or one.kind.is_infrastructure]
     assert len({one.exposure for one in plain.verdicts}) >= TINY.exposure_min
     assert any(one.kind is VerdictKind.LOST_SUFFIX and one.lost for one in control.verdicts)
-    # The neighbour synced more often than the database.
-    assert plain.recording.flush_count > 2 * SHORT.transaction_count
+    # Within a transaction the database syncs once, and the neighbour about as often.
+    assert plain.recording.flush_count > SHORT.transaction_count * 3 / 2
     assert control.recording.reproduced

@@ -9,9 +9,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from rig.campaign.evidence import of_recording
 from rig.contract.clocks import Clock
 from rig.faults import CrashState, Fault, Logs, WriteLog, plan
+from rig.machines.guests import Machines
 from rig.machines.pool import Clones, Pool
+from rig.machines.template import Template
+from rig.machines.usermode import UserMode
 from rig.recordings.timeline import Timeline
 from tests.vm.samples import Recorder, answers, check, content_sha256, findings, open_recording, scenario_of
 
@@ -87,3 +91,16 @@ def test_a_machine_whose_clock_was_set_or_that_was_interrupted_is_stopped(
     # And a job that ends well leaves one.
     findings(WAL, pool, logs[0], states)
     assert 1 == len(resting(pool))
+
+
+def test_machines_that_judge_for_an_explanation_stay_from_one_judgement_to_the_next(
+    recorded: Recorder, recorder: Template, verifier: Template, user_mode: UserMode
+) -> None:
+    with of_recording(WAL, recorded(WAL), Machines(recorder, verifier, user_mode)) as evidence:
+        states = plan_states(evidence.logs.first, 24)
+        machines = []
+        for part in (states[:8], states[8:16], states[16:]):
+            evidence.judge([(state, None) for state in part])
+            machines.append(sorted(resting(evidence._pooled.checker)))
+    assert machines[0] == machines[1] == machines[2]
+    assert machines[0]
