@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.vm.processors import own_processor
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rig.engines.builds import Library
     from rig.machines.guests import Machines
 
+__all__ = ["own_processor"]
 
 # Of the matrix, what `make test` measures, with the controls of each.
 _REPRESENTATIVE = frozenset({

@@ -28,6 +28,9 @@ from rig.machines.usermode import UserMode
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 from tests.vm import caches
+from tests.vm.processors import own_processor
+
+__all__ = ["own_processor"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,10 +32,10 @@ TINY = Profile(
 )  # fmt: skip
 # Each start makes a new log, and syncs only that one. What a killed process had written to its own is read back, and
 # never synced. The mended program syncs all that it has read before it says so.
-_PYTHON = """#!/usr/bin/python3
-import glob, os, sys
+_PYTHON = """#!/usr/bin/python3 -IS
+import os, sys
 LINE = b"%0599d\\n"
-logs = sorted(glob.glob("log.*"))
+logs = sorted(name for name in os.listdir() if name.startswith("log."))
 if sys.argv[1] == "run":
     after = int(sys.argv[7]) if len(sys.argv) > 7 else 0
     log = os.open(f"log.{{len(logs)}}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -27,7 +27,7 @@ SHORT = WorkloadSpec(transaction_count=16, think_ms=3000, rest_ms=6000)
 TINY = Profile("tiny", SHORT.transaction_count, 80, 0, exposure_min=20, repeats="first", side_states_max=80)
 # The careless program gives a new file its name before its bytes are durable. Alone, both become durable at once; the
 # mended program syncs the bytes first.
-_PYTHON = """#!/usr/bin/python3
+_PYTHON = """#!/usr/bin/python3 -IS
 import os, sys, time
 LINE = b"%0599d\\n"
 if sys.argv[1] == "run":

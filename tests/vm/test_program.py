@@ -94,7 +94,7 @@ def _run(cache: Path, folder: Path, words: Sequence[str]) -> subprocess.Complete
     )  # fmt: skip
 
 
-_MADE = """#!/usr/bin/python3
+_MADE = """#!/usr/bin/python3 -IS
 import os, sys
 def synced(path):
     os.fsync(os.open(path, os.O_RDONLY))

@@ -24,7 +24,7 @@ from tests.vm.test_program import ROOT, call, shell
 _BLOCK = re.MULTILINE | re.DOTALL
 PAGE = ROOT / "docs" / "how-to" / "your-own-program.md"
 # With the word `hasty` it acknowledges before it syncs. Its recovery says why it finds less than was there.
-_HASTY = """#!/usr/bin/python3
+_HASTY = """#!/usr/bin/python3 -IS
 import os, sys
 if sys.argv[1] == "run":
     assert "hasty" == sys.argv[-1] and "1" == os.environ["LEVEL"]

@@ -32,7 +32,7 @@ TINY = Profile(
 )  # fmt: skip
 _LIMIT_S = 900
 # A record of each transaction at a place of its own. A later life that forgets to sync loses what it acknowledges.
-_PROGRAM = """#!/usr/bin/python3
+_PROGRAM = """#!/usr/bin/python3 -IS
 import os, sys
 if sys.argv[1] == "run":
     after = int(sys.argv[7]) if len(sys.argv) > 7 else 0

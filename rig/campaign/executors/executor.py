@@ -75,7 +75,7 @@ class LocalThreads:
         self.stopped = threading.Event()
         self._source = source
         self._says = says
-        self._jobs = jobs or os.cpu_count() or 1
+        self._jobs = jobs or len(os.sched_getaffinity(0))
         self._pools = pools or Pools()
 
     @property
