@@ -103,8 +103,3 @@ def word(has: Mapping[str, str]) -> str:
         (known_word for known_word, different in _DIFFERENT.items() if values == {**_DEFAULTS, **different}),
         str(values),
     )
-
-
-def is_logged_twice(settings: Mapping[str, str]) -> bool:
-    """Return whether there is a binary log in addition to InnoDB's log."""
-    return variables(settings)[_BINLOG] == "ON"
