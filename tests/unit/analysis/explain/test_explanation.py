@@ -47,11 +47,14 @@ class Run(Bench):
 
     def __init__(
         self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", reads: Reads = prefix, *,
-        helps: bool = True,
+        helps: bool = True, states_min: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(logs, reads)
         self.seen, self.failure, self.helps = calls, failure, helps
+        # A plan of fewer states has none that shows anything.
+        self.states_min = states_min
         self.asked: list[tuple[str, ...]] = []
+        self.planned: list[int] = []
 
     def judge(self, placed: Sequence[Placed], *, twice: bool = False) -> list[Verdict]:  # noqa: ARG002 - one machine
         return super().judge(placed)
@@ -67,7 +70,9 @@ class Run(Bench):
         return self.seen
 
     def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:  # noqa: ARG002 - these states alone
-        states = [everything_unflushed_lost(self.logs.first, self.logs.epochs, entry) for entry in range(8, 14)]
+        self.planned.append(states_max)
+        entries = range(8, 14) if states_max >= self.states_min else [self.logs.first.entry_count]
+        states = [everything_unflushed_lost(self.logs.first, self.logs.epochs, entry) for entry in entries]
         return [Cut("scenario", state, "", state.instant, 0) for state in states[:states_max]]
 
     @contextmanager
@@ -126,6 +131,19 @@ def test_nothing_is_guessed_after_the_deadline(tmp_path: Path, monkeypatch: pyte
     found, run = explained(tmp_path, calls=(WRITE, sync))
     assert [] == run.asked
     assert paragraph(found).endswith("so this explanation was not checked.")
+
+
+def test_a_check_that_shows_nothing_at_first_has_more_states_afterwards_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if judging were so slow that the fewest states are affordable.
+    monkeypatch.setattr(explanation, "_CHECK_S", 0)
+    with bench(tmp_path, UNSYNCED, prefix) as of:
+        run = Run(of.logs, states_min=100)
+        state = everything_unflushed_lost(of.logs.first, of.logs.epochs, 12)
+        found = explain(run, state, run.verdict(state, None), 60)
+    assert found.is_proven
+    assert [40, 80, 160, 300] == run.planned
 
 
 def test_a_workload_without_any_sync_is_said_to_have_none(tmp_path: Path) -> None:
