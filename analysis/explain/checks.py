@@ -29,8 +29,8 @@ from rig.recordings.timeline import Timeline
 _UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
 # The fewest and the most states judged for a check, before and after.
 _STATES_MIN, _STATES_MAX = 40, 300
-# Fewer broken ones than this, and more states are judged.
-_BROKEN_MIN = 3
+# With fewer broken ones more states are judged, unless those so far took longer than this.
+_BROKEN_MIN, _MORE_S = 3, 20
 
 
 class PlannedCut(Protocol):
@@ -179,10 +179,11 @@ class StoryChecker:
 
         Where hardly any of them is broken, there are more, as long as there is time.
         """
+        end_s = min(self.deadline_s, time.monotonic() + _MORE_S)
         states_max = min(_STATES_MAX, max(_STATES_MIN, self.states_max))
         while True:
             broken, count = self._broken_count(self.evidence, states_max)
-            if broken >= _BROKEN_MIN or states_max == _STATES_MAX or time.monotonic() > self.deadline_s:
+            if broken >= _BROKEN_MIN or states_max == _STATES_MAX or time.monotonic() > end_s:
                 return states_max, broken, count
             states_max = min(_STATES_MAX, 2 * states_max)
 

@@ -59,7 +59,7 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the machine itself, as soon as it has one; raise VmError if it has ended."""
+        """Wait for the process id of the machine itself, and return it; raise VmError if it has ended."""
         limit = self.limit(_START_LIMIT_S, "process")
         # The launcher and the first process of the machine's process namespace come before it.
         while len(family := list(descendants(Path(f"/proc/{self.process.pid}")))) < 3:

@@ -1,6 +1,6 @@
 """A processor of its own for each worker of pytest-xdist, and for all machines that its tests start.
 
-Workers that each start a machine for every processor get in each other's way: the same tests take a third longer.
+Workers that each start a machine for every processor get in each other's way: the same tests take a quarter longer.
 """
 
 from __future__ import annotations
