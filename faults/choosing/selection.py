@@ -1,10 +1,16 @@
 """Which crash states of a recording to check, under a budget, fairly over all kinds of epochs.
 
-A fault module ranks the states of one epoch, the most telling first. `select` shares the budget out to strata of epochs
-(`rig.faults.choosing.strata`), and takes the next state of one epoch after the other. So the states come in an order
-in which every beginning is a tour: it goes through all strata, and through the kinds of states with which a model's
-rankings begin. A plan with a larger budget goes on where a smaller one ends. Of states with equal content only the one
-with the latest instant is taken, because it must hold the most acknowledgements. Deterministic.
+A fault module ranks the states of one epoch, the most telling first. `select` takes the next state of one epoch after
+the other, in two ways that take turns at first. So every beginning of a plan is a tour:
+
+- The walk goes to places of the log that are drawn evenly over its length, so it finds what many places show as soon as
+  random cuts would. At each place it takes a state in which about half of the writes landed, or the next state of the
+  ranking once these are used up. The walk has three of the first four turns, and so on, and ends with turn 48.
+- The other turns share the budget out to strata of epochs (`rig.faults.choosing.strata`), which finds what only a rare
+  phase shows.
+
+A plan with a larger budget goes on where a smaller one ends. Of states with equal content only the one with the latest
+instant is taken, because it must hold the most acknowledgements. Deterministic.
 
 An epoch counts as exhaustive if its ranking holds all its states and the content of each was taken, otherwise as
 sampled. Doubtful epochs (see `rig.faults.log.epochs`) are counted separately, and cut only if a fault module asks for
@@ -15,13 +21,15 @@ from __future__ import annotations
 
 import heapq
 import random
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from rig.faults.choosing.phases import Phase, phases
-from rig.faults.choosing.strata import Stratum, breadth, strata
+from rig.faults.choosing.strata import Stratum, breadth, draw_order, strata
 from rig.faults.log.epoch import Epoch
 from rig.faults.log.log import WriteLog
 from rig.faults.states.content import ContentIndex
@@ -31,6 +39,8 @@ _T = TypeVar("_T")
 
 # After this many states in a row without new content a sampled epoch is taken to have no more.
 BARREN_DRAWS_MAX = 64
+# Of this many turns three of four belong to the walk. Its places are drawn from as many equal stretches of the log.
+_WALK_TURNS = 48
 # How much more a small phase weighs until it has the states that are wanted of it.
 _URGENCY = 8
 
@@ -91,6 +101,8 @@ class Ranking:
 
     states: Iterable[CrashState]
     exhaustive: bool
+    # A few states in which about half of the writes landed, for the walk; the ranking may hold them too.
+    halves: Iterable[CrashState] = ()
 
 
 def select(
@@ -123,7 +135,13 @@ def select(
     # Each stratum has one turn before any has two. The heavier ones tend to come first.
     due = [(_first_turn(chance, lane.stride), number) for number, lane in enumerate(lanes)]
     heapq.heapify(due)
+    walk = _walk([run for lane in lanes for run in lane.runs], random.Random(f"walk {budget.seed}"))
+    turn = 0
     while due and len(taken.by_content) < budget.states_max:
+        turn += 1
+        if turn < _WALK_TURNS and turn % 4:
+            taken.advance_half(next(walk))
+            continue
         time, number = heapq.heappop(due)
         lane = lanes[number]
         if lane.advance(taken):
@@ -133,6 +151,14 @@ def select(
     exhaustive = sum(taken.covers(run) for run in runs if run.is_exhaustive)
     chosen = tuple(taken.by_content.values())
     return Plan(chosen, len(runs), exhaustive, len(runs) - exhaustive, len(reached) - len(runs))
+
+
+def _walk(runs: Sequence[_Run], chance: random.Random) -> Iterator[_Run]:
+    """Yield epochs without end: those in which places fall that are drawn evenly over the log."""
+    ends = list(accumulate(run.entry_count for run in runs))
+    while True:
+        for stretch in draw_order(range(_WALK_TURNS), chance):
+            yield runs[bisect_left(ends, (stretch + chance.random()) * ends[-1] / _WALK_TURNS)]
 
 
 def _first_turn(chance: random.Random, stride: float) -> float:
@@ -187,6 +213,10 @@ class _Run:
         self.states = (state for state in ranking.states if state.instant > first_entry)
         self.is_exhaustive = ranking.exhaustive or epoch.doubtful
         self.is_doubtful = epoch.doubtful
+        self.entry_count = epoch.end - epoch.begin
+        self.halves = (state for state in ranking.halves if state.instant > first_entry)
+        # Whether no state of new content is left.
+        self.is_over = False
 
 
 class _Lane:
@@ -227,8 +257,15 @@ class _Taken:
             if is_told(self._log, state) and self._add(state):
                 return True
             if barren_count >= BARREN_DRAWS_MAX and not run.is_exhaustive:
-                return False
+                break
+        run.is_over = True
         return False
+
+    def advance_half(self, run: _Run) -> bool:
+        """Take a half of new content from a run, or else its next state; return False when it has none left."""
+        if run.is_over:
+            return False
+        return any(is_told(self._log, state) and self._add(state) for state in run.halves) or self.advance(run)
 
     def covers(self, run: _Run) -> bool:
         """Whether the content of every remaining state of the run was taken too."""

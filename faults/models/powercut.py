@@ -74,7 +74,7 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget, *, conten
         if not epoch.open_sectors:
             flying = _ahead(epoch, budget.seed)
             ranked = batches.mix(epoch, subsets.states, after_fuas(epoch), flying.states)
-            return Ranking(ranked, subsets.exhaustive and flying.exhaustive)
+            return Ranking(ranked, subsets.exhaustive and flying.exhaustive, batches.halves(epoch))
         known = () if epoch.doubtful else in_turns(subsets.states, after_fuas(epoch))
         is_exhaustive = subsets.exhaustive and is_small(len(epoch.batch))
         return Ranking(in_turns(known, _states_behind_others(epoch, budget.seed)), is_exhaustive)
@@ -84,7 +84,11 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget, *, conten
 
 def _need(write_count: int) -> float:
     """Return with about how many states all pairs of a phase are parted; few epochs have all families."""
-    return 1.25 * (1 + len(pair_cover(min(write_count, LISTED_MEMBERS_MAX), random.Random(1))))
+    return 1.25 * (1 + _cover_size(write_count))
+
+
+def _cover_size(write_count: int) -> int:
+    return len(pair_cover(min(write_count, LISTED_MEMBERS_MAX), random.Random(1)))
 
 
 def pairs_at(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> int:
@@ -101,12 +105,15 @@ class Batches:
         self._seed = seed
         self._turns: dict[int, Turns[Choice]] = {}
         self._mixes: dict[int, Iterator[int]] = {}
+        self._covers: dict[int, Iterator[tuple[int, ...]]] = {}
         for phase in alike:
             chance = random.Random(f"phase {seed}/{phase.text}")
             turns, mix = Turns(agenda(len(phase.roles), chance)), cycle(_MIX)
+            covers = _covers(min(len(phase.roles), LISTED_MEMBERS_MAX), chance)
             for epoch in phase.epochs:
                 self._turns[epoch.number] = turns
                 self._mixes[epoch.number] = mix
+                self._covers[epoch.number] = covers
 
     def before_flush(self, epoch: Epoch) -> Ranking:
         """Return family (b), the cut just before the closing FLUSH: all subsets of a small batch, else endless."""
@@ -115,6 +122,15 @@ class Batches:
             return Ranking(_in_order(epoch, len(epoch.fuas), members, self._seed), is_small(len(members)))
         choices = self._turns[epoch.number].of_one_epoch()
         return Ranking(_states_of_choices(epoch, len(epoch.fuas), members, choices, self._seed), is_small(len(members)))
+
+    def halves(self, epoch: Epoch) -> Iterator[CrashState]:
+        """Yield a few states before the closing FLUSH in which about half of the batch landed."""
+        members, generator = landable(epoch), _chance("halves", epoch, self._seed)
+        for ranks in islice(self._covers.get(epoch.number, ()), _cover_size(len(members))):
+            if len(members) > LISTED_MEMBERS_MAX:
+                yield _state_of_draw(epoch, len(epoch.fuas), members, Draw(generator.getrandbits(64), DRAW_PERCENTS[0]))
+            else:
+                yield _state_with(epoch, len(epoch.fuas), [members[rank] for rank in ranks])
 
     def mix(self, epoch: Epoch, *families: Iterable[CrashState]) -> Iterator[CrashState]:
         """Yield the states of all families, each from the family whose turn it is in the phase of this epoch."""
@@ -161,6 +177,12 @@ def draws(epoch: Epoch, seed: int, unit_bytes: int = 0) -> Iterator[Draw]:
     while True:
         for percent in DRAW_PERCENTS:
             yield Draw(generator.getrandbits(64), percent, unit_bytes)
+
+
+def _covers(count: int, chance: random.Random) -> Iterator[tuple[int, ...]]:
+    """Yield halves of a batch of at least two members without end; each few of them part all pairs."""
+    while True:
+        yield from pair_cover(count, chance)
 
 
 def _chance(what: str, epoch: Epoch, seed: int) -> random.Random:

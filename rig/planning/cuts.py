@@ -7,7 +7,7 @@ program that works in periods. The second kind gives the share of losing instant
 disk once.
 
 `Cut.turn` is the order in which cuts are best judged by someone who stops at the first failure: the states in the order
-of the plan, which begins with a tour through everything, and after every two of them an instant.
+of the plan, which begins with a tour through everything, and after every three of them an instant.
 For a mutant, up to half of the states are planned in the epochs in which a sync was left out. The others are much as in
 the plain scenario, and the effect of the missing sync may show only in a few states of a few epochs.
 With a focus, all states and instants lie in the steps of a user's program that have this name, or shortly after them.
@@ -40,7 +40,7 @@ _RIGHT_EVERY = 8
 _MOST_PAIRS = 0.5
 _DOUBLINGS_MAX = 5
 # One in this many turns is an instant.
-_INSTANT_EVERY = 3
+_INSTANT_EVERY = 4
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def cuts(scenario: Scenario, profile: Profile, logs: Logs, timeline: Timeline, s
     if not SPECS[scenario.fault].model:
         return Cuts((), PlanFacts(0, 0, 0, 0, 0))
     planned = _plan(scenario, states_max or profile.states_max_of(scenario), logs, timeline)
-    turns = {state.id: _INSTANT_EVERY * (number // 2) + number % 2 for number, state in enumerate(planned.chosen)}
+    between = _INSTANT_EVERY - 1
+    turns = {state.id: number + number // between for number, state in enumerate(planned.chosen)}
     all_cuts = [
         Cut(scenario.id, state, logs.digest(state), state.instant, 0, turn=turns[state.id]) for state in planned.states
     ]

@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,13 +99,14 @@ def subset(logs: Logs, entry: int, chance: random.Random) -> CrashState:
 
 
 DRAWN: Mapping[str, Drawn] = {"strict": strict, "prefix": prefix, "subset": subset}
-KILL, PLANNED = "kill", "planned"
+KILL, CUTS, PLANNED = "kill", "powercut", "planned"
 METHODS = {
     KILL: "kill the process (SIGKILL), the power stays",
     "strict": "lose everything that was not flushed",
     "prefix": "replay a prefix of the log",
     "subset": "lose a random subset",
-    PLANNED: "the plan of the rig",
+    CUTS: "the plan of the rig, power cuts alone",
+    PLANNED: "the plan of the rig, power cuts and torn writes in turns",
 }
 
 
@@ -154,9 +155,10 @@ def _drawn_cuts(
             yield Cut(scenario.id, state, logs.digest(state), state.instant, 0)
 
 
-def _planned_cuts(bug: Bug, logs: Logs, timeline: Timeline, seed: int) -> Iterator[Cut]:
-    """Yield the cuts of a quick run in the order in which they are judged, of both faults in turns."""
-    plans = [cuts.cuts(replace(each, seed=seed), _PROFILE, logs, timeline).cuts for each in bug.scenarios]
+def _planned_cuts(bug: Bug, faults: Collection[str], logs: Logs, timeline: Timeline, seed: int) -> Iterator[Cut]:
+    """Yield the cuts of a quick run in the order in which they are judged, of these faults in turns."""
+    scenarios = [replace(each, seed=seed) for each in bug.scenarios if each.fault in faults]
+    plans = [cuts.cuts(each, _PROFILE, logs, timeline).cuts for each in scenarios]
     return in_turns(*(sorted(plan, key=lambda cut: cut.turn) for plan in plans))
 
 
@@ -176,7 +178,11 @@ def _search_states(bug: Bug, recording: Recording, pooled: Pooled, seeds: int, s
             for name, draw in DRAWN.items()
             for seed in range(seeds)
         ]
-        searches += [Search(PLANNED, seed, _planned_cuts(bug, logs, timeline, seed)) for seed in range(seeds)]
+        searches += [
+            Search(name, seed, _planned_cuts(bug, faults, logs, timeline, seed))
+            for name, faults in ((CUTS, {CUTS}), (PLANNED, planting.FAULTS))
+            for seed in range(seeds)
+        ]
         promise, findings = promise_of(bug.scenario), dict[str, Finding]()
         assert promise
         live = searches

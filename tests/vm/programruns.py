@@ -18,7 +18,7 @@ from rig.store import Run
 
 _COUNT = 16
 _BRIEF = Profile(
-    "brief", _COUNT, 80, 0, exposure_min=20, repeats="none", side_transaction_count=_COUNT, side_states_max=80
+    "brief", _COUNT, 40, 0, exposure_min=10, repeats="none", side_transaction_count=_COUNT, side_states_max=40
 )  # fmt: skip
 
 

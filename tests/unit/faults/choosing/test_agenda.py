@@ -109,7 +109,7 @@ def test_epochs_with_one_agenda_take_the_next_choice_and_each_takes_every_one_on
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), period=st.integers(1, 4), batch=st.integers(2, 8))
-def test_with_enough_alike_epochs_one_state_each_tries_every_pair_and_every_single(
+def test_with_enough_alike_epochs_four_states_each_try_every_pair_and_every_single(
     place: Path, seed: int, period: int, batch: int
 ) -> None:
     """As many alike transactions as a batch has choices that matter most, each followed by as many other epochs."""
@@ -118,7 +118,7 @@ def test_with_enough_alike_epochs_one_state_each_tries_every_pair_and_every_sing
     run_of(place, alike_transactions(count, batch, period))
     with WriteLog.open(place) as log:
         split = epochs(log)
-        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=2 * len(split), seed=seed)
+        chosen = plan(Fault.POWERCUT, Logs(log), first_entry=-1, states_max=4 * len(split), seed=seed)
         (found,) = (one for one in pair_coverage(log, split[period:], chosen.states) if len(one.phase.roles) == batch)
     assert count - 1 == len(found.phase.epochs)
     assert batch * (batch - 1) == found.pair_count

@@ -281,7 +281,7 @@ def test_a_large_batch_is_sampled_by_the_seed_up_to_the_budget(place: Path, faul
         assert any(state.tears for state in one.states) is (fault == Fault.TORN)
 
 
-@pytest.mark.parametrize(("member_count", "states_max"), [(6, 24), (10, 60)])
+@pytest.mark.parametrize(("member_count", "states_max"), [(6, 28), (10, 60)])
 def test_the_corners_of_a_batch_come_within_their_budget(place: Path, member_count: int, states_max: int) -> None:
     run_of(place, [Op("write", n, 1, n + 1) for n in range(member_count)])
     with WriteLog.open(place) as log:
