@@ -32,6 +32,9 @@ class EventKind(StrEnum):
     VACUUM = "vacuum"
     # The way in which the engine makes its transactions atomic is changed, and changed back.
     CHANGE = "change"
+    # Another program syncs all file systems while the next transaction is under way. For engines that write before the
+    # commit.
+    SYNC = "foreign-sync"
     # A transaction is rolled back.
     ROLLBACK = "rollback"
 

@@ -102,7 +102,10 @@ def _next(seed: int, number: int, last: Step, cards: tuple[Card, ...]) -> Step:
     happened, held_until = _events(seed, number, last)
     draft = _Draft(f"life {seed} {number}", number, last)
     part = number % FLOOD_EVERY - _FLOOD_AT
-    _FLOODS.get(part, _deal(f"cards {seed}", number, cards)[0])(draft)
+    card = _FLOODS.get(part, _deal(f"cards {seed}", number, cards)[0])
+    card(draft)
+    if card in _SPILLING:
+        happened = (*happened, Event(EventKind.SYNC))
     content = {name: dict(rows) for name, rows in last.content.items()}
     operations = tuple(draft.operations)
     apply(content, operations)
@@ -185,10 +188,12 @@ def _grow(draft: _Draft) -> None:
 
 
 def _change(draft: _Draft) -> None:
-    """Let a long row shrink or grow."""
+    """Let two long rows shrink or grow, and rewrite the last batch: more pages that were there than the cache holds."""
     draft.items(1)
     for key in draft.keys("long", end=_BATCH_FIRST_KEY)[-2:]:
         draft.update("long", key, draft.choice.choice(_LONG_CHARS))
+    for key in draft.keys("long", _BATCH_FIRST_KEY, _FLOOD_FIRST_KEY):
+        draft.update("long", key, _BATCH_CHARS)
 
 
 def _shrink(draft: _Draft) -> None:
@@ -216,9 +221,10 @@ def undo_spill(draft: _Draft) -> None:
 
 
 def spill_and_undo(draft: _Draft) -> None:
-    """Change more than the cache holds, then roll back a little of it to a savepoint."""
+    """Change more than the cache holds, and a little after that; then roll back a little of it to a savepoint."""
     draft.delete("long", draft.keys("long", _BATCH_FIRST_KEY, _FLOOD_FIRST_KEY))
     _batch(draft)
+    draft.items(1)
     draft.do(Verb.SAVEPOINT)
     draft.items(2)
     draft.do(Verb.ROLL_BACK_TO)
@@ -291,6 +297,8 @@ CARDS: tuple[Card, ...] = (
     _turn_table, _turn_table, _turn_index, _turn_index,
 )  # fmt: skip
 ROUND = len(CARDS)
+# What these have written before the commit becomes durable by a sync of another program.
+_SPILLING = frozenset({_change, _spill, spill_and_undo, undo_spill})
 _FLOODS: Mapping[int, Card] = {0: _flood, 1: _ebb}
 # What a rolled back transaction had done.
 _ROLLED_BACK: tuple[Card, ...] = (_several, _spill, _turn_table, undo_spill)

@@ -16,6 +16,7 @@ VACUUMS = ("VACUUM", "incremental_vacuum", "auto_vacuum=full", "auto_vacuum=incr
 # The journal modes to change to; a mode that keeps nothing on disk would break the promise of the others.
 MODES = ("wal", "delete", "truncate", "persist")
 EVENTS: Mapping[EventKind, tuple[str, ...]] = {
+    EventKind.SYNC: ("",),
     EventKind.OTHER_CONNECTION: ("",),
     EventKind.HOLD: ("",),
     EventKind.DROP: ("",),

@@ -7,6 +7,7 @@ list, or that have no meaning under the settings, are skipped and counted.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,8 @@ class Connections:
         # The connection that holds a snapshot.
         self._reader: Database | None = None
         self._next: EventKind | None = None
+        # Whether another program syncs in the middle of the next transaction.
+        self._is_synced = False
         # The situations of the last transaction.
         self._last: tuple[str, ...] = ()
         self._count = self._transaction_count = 0
@@ -65,6 +68,8 @@ class Connections:
         kind, self._next = self._next, None
         self._transaction_count += 1
         self._last = situations.of_transaction(operations)
+        if self._is_synced:
+            operations, self._is_synced = _Synced(operations), False
         if kind is EventKind.OTHER_PROCESS:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             ending.require("the other process")
@@ -131,6 +136,8 @@ class Connections:
             self._drop()
         if kind is EventKind.IDLE:
             self._idle(IDLE_MS)
+        elif kind is EventKind.SYNC and is_known:
+            self._is_synced = True
         elif kind is EventKind.ROLLBACK and event.operations:
             self.database.commit(event.operations)
         elif kind is EventKind.REOPEN:
@@ -192,6 +199,26 @@ class Connections:
         """Return the connection that made the database, or opened it last."""
         assert self._first, "another process is to commit next"
         return self._first
+
+
+class _Synced(tuple[Operation, ...]):
+    """A transaction before whose last operation another program syncs all file systems; an engine need not know."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Operation]:
+        for place, operation in enumerate(super().__iter__(), 1):
+            if place == len(self):
+                _sync_apart()
+            yield operation
+
+
+def _sync_apart() -> None:
+    child = os.fork()
+    if child == 0:
+        os.sync()
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _eventful(database: Database) -> EventfulDatabase:

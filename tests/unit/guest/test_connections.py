@@ -19,6 +19,7 @@ from rig.engines.sqlite import situations as of_sqlite
 from rig.engines.sqlite.driver import SqliteDatabase
 from rig.engines.sqlite.spec import SPEC
 from rig.faults import Mark
+from rig.guest.programs import connections as of_guest
 from rig.guest.programs.connections import Connections
 from rig.guest.site import Site
 from rig.planning import matrix
@@ -46,6 +47,14 @@ class Marks:
 def no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint waits for a reader that no other thread will end, by default five seconds."""
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.05))
+
+
+@pytest.fixture(autouse=True)
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note a sync of all file systems instead of making it: here it would be one of the host."""
+    made: list[str] = []
+    monkeypatch.setattr(of_guest, "_sync_apart", lambda: made.append("sync"))
+    return made
 
 
 @pytest.fixture
@@ -140,6 +149,24 @@ def test_another_connection_and_another_process_commit_and_the_first_one_sees_it
     connections.commit(work.transaction(4))
     connections.close()
     assert Finding(FindingKind.PREFIX, 4) == work.oracle().judge(site.open_database)
+
+
+def test_another_program_syncs_before_the_last_operation_of_the_next_transaction_and_of_no_other(
+    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = next(one for one in LIFE if one.settings_name == "delete_full.life")
+    site = Site(scenario.orders, str(tmp_path))
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
+    monkeypatch.setattr(SqliteDatabase, "commit", lambda _, operations: syncs.extend(one.verb for one in operations))
+    *_, last = verbs = [one.verb for one in site.work.transaction(2)]
+    connections.happen(Event(EventKind.SYNC))
+    connections.commit(site.work.transaction(2))
+    assert [*verbs[:-1], "sync", last] == syncs
+    syncs.clear()
+    connections.commit(site.work.transaction(2))
+    assert verbs == syncs
+    connections.close()
 
 
 def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_path: Path) -> None:
