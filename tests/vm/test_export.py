@@ -21,7 +21,7 @@ from rig.planning import matrix
 from rig.planning.matrix import Profile
 from rig.store import Run
 
-TINY = Profile("tiny", 12, 12, 8, exposure_min=3, repeats="none", side_states_max=8)
+TINY = Profile("tiny", 12, 12, 8, exposure_min=3, repeats="none", side_states_max=80)
 _LIMIT_S = 300
 
 
