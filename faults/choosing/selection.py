@@ -67,7 +67,7 @@ class Budget:
     first_entry: int
     states_max: int
     seed: int
-    # The entry of the first acknowledgement: what comes before it has a share of its own. 0 if there is none.
+    # The entry of the first acknowledgement, or 0. What comes before it has a share of its own.
     first_ack: int = 0
 
     def __post_init__(self) -> None:

@@ -236,11 +236,13 @@ def show(rows: Sequence[Mapping[str, str]], states: int, figure: Path) -> None:
     for row in rows:
         firsts.setdefault((row["bug"], row["method"]), []).append(int(row["first"]) if row["first"] else None)
     bugs = sorted({bug for bug, _ in firsts})
-    click.echo(f"| bug | {' | '.join(METHODS)} |")
-    click.echo("|---" * (1 + len(METHODS)) + "|")
+    # A table that was begun before a method was added lacks it.
+    methods = [method for method in METHODS if all((bug, method) in firsts for bug in bugs)]
+    click.echo(f"| bug | {' | '.join(methods)} |")
+    click.echo("|---" * (1 + len(methods)) + "|")
     for bug in bugs:
-        click.echo(f"| `{bug}` | {' | '.join(_cell(firsts[bug, method]) for method in METHODS)} |")
-    _draw(firsts, bugs, states, figure)
+        click.echo(f"| `{bug}` | {' | '.join(_cell(firsts[bug, method]) for method in methods)} |")
+    _draw(firsts, bugs, methods, states, figure)
 
 
 def _cell(firsts: Sequence[int | None]) -> str:
@@ -251,7 +253,13 @@ def _cell(firsts: Sequence[int | None]) -> str:
     return f"{len(hits)} of {len(firsts)} seeds" if hits else "-"
 
 
-def _draw(firsts: Mapping[tuple[str, str], Sequence[int | None]], bugs: Sequence[str], states: int, path: Path) -> None:
+def _draw(
+    firsts: Mapping[tuple[str, str], Sequence[int | None]],
+    bugs: Sequence[str],
+    methods: Sequence[str],
+    states: int,
+    path: Path,
+) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -259,7 +267,7 @@ def _draw(firsts: Mapping[tuple[str, str], Sequence[int | None]], bugs: Sequence
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     numbers = range(1, states + 1)
-    for method, words in METHODS.items():
+    for method in methods:
         # A method without seeds has one curve.
         seeds = max(len(firsts[bug, method]) for bug in bugs)
         curves = [
@@ -270,7 +278,7 @@ def _draw(firsts: Mapping[tuple[str, str], Sequence[int | None]], bugs: Sequence
             for seed in range(seeds)
         ]
         by_number = [sorted(column) for column in zip(*curves, strict=True)]
-        (line,) = axes.plot(numbers, [statistics.median(column) for column in by_number], label=words)
+        (line,) = axes.plot(numbers, [statistics.median(column) for column in by_number], label=METHODS[method])
         low, high = seeds // 20, seeds - 1 - seeds // 20
         axes.fill_between(
             numbers, [each[low] for each in by_number], [each[high] for each in by_number],
