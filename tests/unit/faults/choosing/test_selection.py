@@ -14,6 +14,8 @@ from tests.unit.faults.disks import Op, run_of
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 # A transaction of many writes among shorter ones, each with a number of writes that no other has.
 LONG_WRITES, BEFORE, AFTER = 40, range(1, 6), range(6, 11)
+# So many states a plan chooses while three of four turns are the walk's.
+WALK = 48
 
 
 def _planned(place: Path, fault: Fault, states_max: int, seed: int) -> Plan:
@@ -35,16 +37,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=5)
 @given(seed=st.integers(0, 2**32 - 1), fault=st.sampled_from([Fault.POWERCUT, Fault.TORN]))
 def test_the_first_states_go_where_the_log_is_long(place: Path, seed: int, fault: Fault) -> None:
-    first = _planned(place, fault, 200, seed).chosen[:16]
+    first = _planned(place, fault, 200, seed).chosen[:WALK]
     there = [state for state in first if len(state.epoch.batch) == LONG_WRITES]
-    # It has two of five writes of the log, and is one of eleven kinds of epochs.
-    assert len(there) >= 4
+    # It has two of five writes of the log, and is one of eleven kinds of epochs. Over 300 seeds it had 13 to 19 of
+    # these states, and 2 to 6 without the walk.
+    assert len(there) >= 9
 
 
 @settings(max_examples=5)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_about_half_of_the_writes_landed_at_most_places_of_the_walk(place: Path, seed: int) -> None:
-    first = _planned(place, Fault.POWERCUT, 200, seed).chosen[:16]
+    first = _planned(place, Fault.POWERCUT, 200, seed).chosen[:WALK]
     landed = [len(state.whole) for state in first if len(state.epoch.batch) == LONG_WRITES]
     halves = [count for count in landed if LONG_WRITES / 4 <= count <= LONG_WRITES * 3 / 4]
+    # Over 150 seeds at least three of four did.
     assert len(halves) >= len(landed) / 2
