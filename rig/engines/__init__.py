@@ -1,13 +1,11 @@
 """Database engines, one package each. The host reads the spec; the driver runs in the guest."""
 
-from rig.engines.engine import (
-    ControlProgram,
+from rig.engines.databases import (
     CrowdedDatabase,
     Database,
     Driver,
     EnduringDatabase,
     EnduringDriver,
-    Engine,
     EventfulDatabase,
     LeavableDatabase,
     ObservantDatabase,
@@ -16,10 +14,14 @@ from rig.engines.engine import (
     RevocableSession,
     ServingDriver,
     Session,
+    enduring,
+)
+from rig.engines.engine import (
+    ControlProgram,
+    Engine,
     Sharing,
     Spec,
     Tuning,
-    enduring,
     load,
     opener,
     settings_name,

@@ -93,13 +93,14 @@ main.add_command(shell)
 @options.profile()
 @options.states()
 @options.controls()
-def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool) -> None:
+@options.library()
+def plan(*, scenarios: tuple[str, ...], profile: str, states: int | None, controls: bool, library: str | None) -> None:
     """List the scenarios that a run would measure. SCENARIO may contain * and ?."""
     from rig.contract.faultspecs import SPECS
     from rig.planning import matrix
 
     wanted = matrix.profile(profile, states or 0)
-    chosen, added = _select(scenarios, wanted, controls=controls)
+    chosen, added = _select(scenarios, wanted, controls=controls, is_build=bool(library))
     if added:
         click.echo(added, err=True)
     for scenario in chosen:
@@ -241,11 +242,13 @@ def bench(*, quick: bool) -> None:
     measure(click.echo, quick=quick)
 
 
-def _select(patterns: tuple[str, ...], profile: Profile, *, controls: bool) -> tuple[list[Scenario], str]:
+def _select(
+    patterns: tuple[str, ...], profile: Profile, *, controls: bool, is_build: bool
+) -> tuple[list[Scenario], str]:
     """Return the scenarios to measure, and a line naming the controls that were added, or an empty line."""
     from rig.front import selection
 
-    asked = selection.select(patterns, profile)
+    asked = selection.select(patterns, profile, is_build=is_build)
     measured = selection.with_controls(asked) if controls else asked
     return measured, selection.added_line(asked, measured)
 
@@ -267,7 +270,7 @@ def _request(
             "--fs, --fault, --workload, --clients, --neighbour, --promise and --image go with --program; "
             "scenarios are named: rig plan"
         )
-    chosen, added = _select(scenarios, profile, controls=controls)
+    chosen, added = _select(scenarios, profile, controls=controls, is_build=bool(library))
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 
 

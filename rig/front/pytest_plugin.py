@@ -258,7 +258,7 @@ def _offer(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
     from rig.analysis.dossiers import control_settings
     from rig.contract.devices import device_named
     from rig.contract.errors import UsageError
-    from rig.planning import matrix
+    from rig.planning import defaults, matrix
 
     offer = config.getoption("--rig-scenarios")
     try:
@@ -268,7 +268,7 @@ def _offer(config: pytest.Config, patterns: list[str]) -> list[Scenario]:
         if patterns:
             return matrix.select(patterns)
         if offer == "default":
-            return matrix.default_scenarios(matrix.profile("quick"), control_settings)
+            return defaults.default_scenarios(matrix.profile("quick"), control_settings)
         return matrix.all_scenarios() if offer == "all" else matrix.select([offer])
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None

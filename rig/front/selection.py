@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from rig.planning.matrix import Profile
 
 
-def select(patterns: Sequence[str], profile: Profile) -> list[Scenario]:
-    """Return the scenarios that match the patterns; without patterns, the default scenarios of the profile."""
+def select(patterns: Sequence[str], profile: Profile, *, is_build: bool = False) -> list[Scenario]:
+    """Return the scenarios that match the patterns; without patterns, the default ones of the profile or of a build."""
     from rig.analysis.dossiers import control_settings
-    from rig.planning import matrix
+    from rig.planning import defaults, matrix
 
-    return matrix.select(patterns) if patterns else matrix.default_scenarios(profile, control_settings)
+    if patterns:
+        return matrix.select(patterns)
+    return defaults.default_scenarios(profile, control_settings, is_build=is_build)
 
 
 def with_controls(scenarios: Sequence[Scenario]) -> list[Scenario]:

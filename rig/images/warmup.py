@@ -50,8 +50,8 @@ def _of_each_kind(libraries: Sequence[Library], engine: Engine) -> list[Library]
 
 def _orders(engine: Engine, name: str, workload: str, library: str = "") -> Orders:
     filesystem = default_filesystems()[0]
-    tuning = {**engine.spec.tuning, **engine.spec.tuning_of.get(workload, {})}
-    settings = {**tuning, **engine.spec.settings_named(name), **({"library": library} if library else {})}
+    named = engine.spec.settings_named(name)
+    settings = {**engine.spec.tuning_under(named, workload), **named, **({"library": library} if library else {})}
     return Orders(
         engine=engine.name, engine_module=engine.module, settings=settings,
         filesystem=filesystem.word, mount_options=filesystem.mount_options, device=_DEVICE, workload=workload,

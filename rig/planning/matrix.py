@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import filter as matching_names
@@ -19,22 +19,19 @@ from rig.contract.faultspecs import FAULTS, FORGETTING_FAULTS, MAIN_FAULTS, SPEC
 from rig.contract.injections import Injection
 from rig.contract.orders import DROP_PREFIX, Processor, Shim
 from rig.contract.scenario import Scenario, WorkloadSpec, is_default
-from rig.engines import Engine, Spec, engine_named, engines, settings_name
+from rig.engines import Engine, Sharing, Spec, engine_named, engines, settings_name
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, default_filesystems, filesystems, unsafe
 from rig.planning import obstacles, tunings
-from rig.workloads import MEASURED, QUICK, workload_named
+from rig.workloads import workload_named
 
 # What most people mean when the power goes.
 DEFAULT_FAULTS = ("powercut", "torn")
 _KNOWN: dict[tuple[str, str], tuple[Scenario, ...]] = {}
-_BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
 # Half of the transactions are killed three times, or more of them less often (`rig.guest.programs.kills`).
 _KILLS_OF_TWO_TRANSACTIONS = 3
 # Enough kills to see damage in a database that promises nothing when its process dies.
 _VOLATILE_KILL_TRANSACTION_COUNT = 68
-# Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.judging.controls`).
-ControlsOf = Callable[[str, str], tuple[str, ...]]
 # A message lists at most this many names.
 _CHOICES_MAX = 8
 
@@ -60,6 +57,9 @@ class Profile:
     kill_transaction_count: int = 68
     # Planned states of each scenario that an independent checker must find legal.
     audit_count: int = 4
+    # So many times the states under the main faults for the workloads that go through more than the ledger. A state of
+    # an engine that is part of a program takes milliseconds, and the recording seconds.
+    wide: int = 3
 
     def reproduces(self, scenario: Scenario) -> bool:
         """Return whether the recording of a scenario is made twice even if it is not the first."""
@@ -99,7 +99,9 @@ class Profile:
         is_dishonest = spec.fault_class is FaultClass.DISHONEST
         if is_unprotected(scenario) or is_dishonest or spec.is_unpromised or scenario.shim != "none":
             return max(1, self.side_states_max // 2)
-        return self.states_max if scenario.fault in MAIN_FAULTS else self.side_states_max
+        if scenario.fault not in MAIN_FAULTS:
+            return self.side_states_max
+        return self.states_max * (self.wide if _is_wide(scenario) else 1)
 
 
 PROFILES = {
@@ -116,7 +118,7 @@ PROFILES = {
         ),
         Profile(
             "exhaustive", 120, states_max=20000, instants=2000, exposure_min=300, repeats="all",
-            side_transaction_count=120, side_states_max=2000, kill_transaction_count=800, audit_count=12,
+            side_transaction_count=120, side_states_max=2000, kill_transaction_count=800, audit_count=12, wide=1,
         ),
     )
 }  # fmt: skip
@@ -137,11 +139,19 @@ def profile(name: str, states: int = 0, transactions: int = 0) -> Profile:
         return base
     return replace(
         base,
+        wide=1,
         states_max=states,
         side_states_max=min(states, max(base.side_states_max, base.side_states_max * states // base.states_max)),
         instants=min(base.instants, states),
         kill_transaction_count=min(base.kill_transaction_count, -(-2 * states // _KILLS_OF_TWO_TRANSACTIONS)),
     )
+
+
+def _is_wide(scenario: Scenario) -> bool:
+    """Return whether a workload goes through more phases than the ledger, and more states of it cost little."""
+    engine = engine_named(scenario.engine)
+    is_quick = engine.own_driver is None and engine.spec.sharing is not Sharing.SERVER
+    return is_quick and not is_default(scenario.workload_name)
 
 
 def all_scenarios() -> list[Scenario]:
@@ -184,7 +194,7 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
             continue
         name = settings_name(settings)
         plain = Scenario(
-            engine.name, filesystem.word, settings, fault, {**spec.tuning, **spec.tuning_of.get(workload, {})},
+            engine.name, filesystem.word, settings, fault, spec.tuning_under(settings, workload),
             _options(filesystem, fault), workload=WorkloadSpec(name=workload), engine_module=engine.module,
             processor=Processor(engine.spec.processor),
         )  # fmt: skip
@@ -231,52 +241,6 @@ def is_unprotected(scenario: Scenario) -> bool:
     """Return whether nothing is promised for these settings on this file system when the power goes."""
     is_unsafe = bool(unsafe(scenario.filesystem, scenario.fault))
     return is_unsafe or engine_named(scenario.engine).spec.is_unprotected(scenario.settings)
-
-
-def default_scenarios(wanted: Profile, controls: ControlsOf) -> list[Scenario]:
-    """Return what is measured if no scenario is named.
-
-    The quick profile takes the essentials: settings that promise something when a process dies, under the faults that
-    most people mean, and the controls. The other profiles take the whole fault matrix: every scenario with a promise to
-    break, a few without one that show what is lost, and the controls.
-    """
-    keeps = _in_whole if wanted.is_whole else _in_quick
-    offered = scenarios_of((engine for engine in engines() if engine.spec.is_default), default_filesystems())
-    return [scenario for scenario in offered if keeps(scenario, controls)]
-
-
-def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:
-    if scenario.tuned:
-        return False
-    if not is_default(scenario.workload_name):
-        is_measured = scenario.workload_name in QUICK
-        return is_measured and scenario.fault == DEFAULT_FAULTS[0] and _has_own_promise(scenario)
-    is_control = settings_name(scenario.settings) in controls(scenario.engine, scenario.fault)
-    is_wanted = is_control or not engine_named(scenario.engine).spec.is_volatile(scenario.settings)
-    return scenario.fault in DEFAULT_FAULTS and is_wanted and not scenario.dropped_sync
-
-
-def _has_own_promise(scenario: Scenario) -> bool:
-    """Return whether the engine promises something under these settings that no equal settings show as well."""
-    same_as = engine_named(scenario.engine).spec.same_as
-    return settings_name(scenario.settings) not in same_as and not is_unprotected(scenario)
-
-
-def _in_whole(scenario: Scenario, controls: ControlsOf) -> bool:
-    if scenario.tuned:
-        return scenario.fault in DEFAULT_FAULTS and tunings.is_nightly(scenario)
-    if not is_default(scenario.workload_name):
-        is_measured = scenario.workload_name in MEASURED
-        return is_measured and scenario.fault in DEFAULT_FAULTS and _has_own_promise(scenario)
-    spec, name = engine_named(scenario.engine).spec, settings_name(scenario.settings)
-    is_shown = name in spec.cross_checks or name in controls(scenario.engine, scenario.fault)
-    if spec.is_unprotected(scenario.settings) and scenario.fault not in _BARE_FAULTS and not is_shown:
-        return False
-    # The cross-checks test the rig, so a few settings are enough.
-    if SPECS[scenario.fault].is_cross_check:
-        return is_shown
-    # Settings documented as equal to others make the same syncs and are measured only under the main faults.
-    return name not in spec.same_as or (scenario.fault in MAIN_FAULTS and not scenario.dropped_sync)
 
 
 def select(patterns: Sequence[str]) -> list[Scenario]:

@@ -297,7 +297,7 @@ CARDS: tuple[Card, ...] = (
     _turn_table, _turn_table, _turn_index, _turn_index,
 )  # fmt: skip
 ROUND = len(CARDS)
-# What these have written before the commit becomes durable by a sync of another program.
+# What these have written before the commit, or the rollback, becomes durable by a sync of another program.
 _SPILLING = frozenset({_change, _spill, spill_and_undo, undo_spill})
 _FLOODS: Mapping[int, Card] = {0: _flood, 1: _ebb}
 # What a rolled back transaction had done.
@@ -328,8 +328,16 @@ def _events(seed: int, number: int, last: Step) -> tuple[tuple[Event, ...], int]
         # While a snapshot is held, a checkpoint cannot be completed.
         events += [Event(EventKind.CHECKPOINT, seed + number), Event(EventKind.DROP)]
         held_until = 0
+    if number > 1:
+        before, rank_before = _deal(f"events {seed}", number - 1, _EVENTS)
+        if before is EventKind.OTHER_PROCESS and rank_before % 2 == 0:
+            # What the recovery has found is moved before anything else is written.
+            events.append(Event(EventKind.CHECKPOINT, seed + rank_before // 2))
     if kind is EventKind.ROLLBACK:
-        events.append(Event(kind, operations=_rollback_operations(seed, number, rank, last)))
+        card = _ROLLED_BACK[(seed + rank) % len(_ROLLED_BACK)]
+        if card in _SPILLING:
+            events.append(Event(EventKind.SYNC))
+        events.append(Event(kind, operations=_rollback_operations(seed, number, card, last)))
     elif kind and not (kind is EventKind.HOLD and held_until):
         # Events of a kind take turns through the variants of an engine, from one that the seed draws.
         events.append(Event(kind, seed + rank))
@@ -340,9 +348,9 @@ def _events(seed: int, number: int, last: Step) -> tuple[tuple[Event, ...], int]
     return tuple(events), held_until
 
 
-def _rollback_operations(seed: int, number: int, rank: int, last: Step) -> tuple[Operation, ...]:
+def _rollback_operations(seed: int, number: int, card: Card, last: Step) -> tuple[Operation, ...]:
     draft = _Draft(f"rolled back {seed} {number}", number, last)
-    _ROLLED_BACK[(seed + rank) % len(_ROLLED_BACK)](draft)
+    card(draft)
     draft.do(Verb.ROLL_BACK)
     return tuple(draft.operations)
 

@@ -24,7 +24,7 @@ from rig.contract.faultspecs import SPECS
 from rig.contract.scenario import Scenario
 from rig.faults import LogFile, epochs
 from rig.machines.guests import Source, guests
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 from rig.recordings import archive
 from rig.recordings.archive import Recording
 from rig.recordings.timeline import Timeline
@@ -56,7 +56,7 @@ class Doubt:
 def main(folder: Path, patterns: list[str]) -> int:
     """Record what is missing, print a line for each group of recordings, and return the exit code."""
     nightly = matrix.profile("nightly")
-    wanted = matrix.select(patterns) if patterns else matrix.default_scenarios(nightly, control_settings)
+    wanted = matrix.select(patterns) if patterns else defaults.default_scenarios(nightly, control_settings)
     scenarios = {one.recording_key: one for one in matrix.configure(wanted, matrix.profile("quick"))}
     groups: dict[str, list[Doubt]] = defaultdict(list)
     with guests() as source:

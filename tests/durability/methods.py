@@ -122,9 +122,7 @@ def all_bugs() -> Mapping[str, Callable[[Mapping[str, Library]], Bug]]:
 
 
 def _planted(patch: planting.Planted, libraries: Mapping[str, Library]) -> Bug:
-    # All methods judge states of the first recording, also for the bug of a recovery.
-    cut = replace(patch, faults=planting.FAULTS)
-    return Bug(patch.name, tuple(planting.scenarios(cut, "life", libraries[patch.name].name)))
+    return Bug(patch.name, tuple(planting.scenarios(patch, planting.WAYS["life"], libraries[patch.name].name)))
 
 
 def _known(

@@ -53,7 +53,7 @@ def names_cause(explanation: Explanation, cause: str) -> bool:
 
 def _answer(one: Planted, library: str, source: Source, folder: Path) -> str:
     try:
-        scenarios = planting.scenarios(one, "life", library)
+        scenarios = planting.scenarios(one, planting.WAYS["life"], library)
         planting.measure(scenarios, source, folder)
         run = Run.open(folder)
         results, _ = run.results()

@@ -1,8 +1,8 @@
-"""Print what each workload finds of the bugs planted in SQLite, as a table in Markdown.
+"""Print what each way of measuring finds of the bugs planted in SQLite, as a table in Markdown.
 
     python -m tests.durability.planted_table [NAME ...]
 
-NAME is a patch in `planted/`; without names all are measured. The last lines count, for each workload, the bugs
+NAME is a patch in `planted/`; without names all are measured. The last lines count, for each way, the bugs
 that at least one crash state shows. A bug that loses something even while the power stays is marked, and
 not counted. What broke the promise goes to the standard error.
 """
@@ -19,15 +19,13 @@ from rig.machines.guests import Source, guests
 from tests.durability import planting
 from tests.durability.planting import Found, Planted
 
-_WORKLOADS = ("ledger", "life")
-
 
 def main(names: list[str]) -> None:
     """Measure the patches with these names, or all, and print a line for each as soon as it is known."""
     wanted = [one for one in planting.all_planted() if not names or one.name in names]
     libraries = planting.libraries(wanted)
-    _say("planted", "needs", "measured", *_WORKLOADS)
-    _say(*["---"] * (3 + len(_WORKLOADS)))
+    _say("planted", "needs", "measured", *planting.WAYS)
+    _say(*["---"] * (3 + len(planting.WAYS)))
     counts = Counter[tuple[str, str]]()
     with (
         guests(list(libraries.values())) as source,
@@ -40,24 +38,24 @@ def main(names: list[str]) -> None:
             if not planting.needs_cut(one, library, folder / "alone"):
                 kind = "needs no cut"
             counts[kind, ""] += 1
-            found = {workload: _measure(one, workload, library.name, source, folder) for workload in _WORKLOADS}
-            counts.update((kind, workload) for workload, seen in found.items() if any(each.first for each in seen))
+            found = {way: _measure(one, way, library.name, source, folder) for way in planting.WAYS}
+            counts.update((kind, way) for way, seen in found.items() if any(each.first for each in seen))
             remark = "" if kind == "bug" else f" ({kind})"
             _say(
                 f"{one.name}{remark}", one.needs, one.settings, *["; ".join(map(str, seen)) for seen in found.values()]
             )
     for kind in ("bug", "harmless"):
-        _say(f"all of kind {kind}", "", "", *[f"{counts[kind, name]} of {counts[kind, '']}" for name in _WORKLOADS])
+        _say(f"all of kind {kind}", "", "", *[f"{counts[kind, name]} of {counts[kind, '']}" for name in planting.WAYS])
 
 
-def _measure(one: Planted, workload: str, library: str, source: Source, folder: Path) -> list[Found]:
+def _measure(one: Planted, way: str, library: str, source: Source, folder: Path) -> list[Found]:
     try:
-        found = planting.measure(planting.scenarios(one, workload, library), source, folder / workload)
+        found = planting.measure(planting.scenarios(one, planting.WAYS[way], library), source, folder / way)
     except HostError as error:
-        sys.stderr.write(f"{one.name} {one.settings} {workload}: not measured\n{error}\n\n")
+        sys.stderr.write(f"{one.name} {one.settings} {way}: not measured\n{error}\n\n")
         return []
     for each in found:
-        sys.stderr.write(f"{one.name} {one.settings} {workload} {each}: {each.result}\n{each.reasons}\n\n")
+        sys.stderr.write(f"{one.name} {one.settings} {each}: {each.result}\n{each.reasons}\n\n")
     return found
 
 

@@ -2,14 +2,14 @@
 
 Each patch in `planted/` changes `sqlite3.c` of one release. The lines above the change say what a careless maintainer
 thought, what breaks, where, which situation it needs, the settings that it is measured with, and what an explanation
-has to name; the fault is named if it is not one of a quick run. The patch of a twin begins with "Harmless".
+has to name. The patch of a twin begins with "Harmless".
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from rig.contract.errors import HostError
 from rig.contract.findings import FindingKind
-from rig.contract.scenario import DEFAULT_WORKLOAD
+from rig.contract.scenario import is_default
 from rig.planning import matrix
+from rig.planning.defaults import FURTHER
 from rig.planning.matrix import Profile
 
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
@@ -30,8 +31,15 @@ if TYPE_CHECKING:
     from rig.machines.guests import Source
 
 PROFILE = matrix.profile("quick")
-# What a quick run measures of settings that promise something.
 FAULTS = ("powercut", "torn")
+# Workload and fault of what is measured of a patch: with the plain workload, in a life, and of a build what is measured
+# further.
+Way = tuple[str, str]
+WAYS: Mapping[str, Sequence[Way]] = {
+    "ledger": [("ledger", fault) for fault in FAULTS],
+    "life": [("life", fault) for fault in FAULTS],
+    "further": sorted(FURTHER - {("life", fault) for fault in FAULTS}),
+}
 _HEAD = re.compile(r"^(\w+): (.+?)(?=\n\w+: |\n\n)", re.DOTALL | re.MULTILINE)
 _SHOWN_MAX = 3
 
@@ -44,7 +52,6 @@ class Planted:
     # The situation without which nothing breaks; empty for a twin.
     needs: str
     settings: str
-    faults: tuple[str, ...]
     # What an explanation has to name: `no sync of FILE`, or `a write of FILE` where the order of writes or what a
     # recovery takes is wrong. Empty for a twin.
     cause: str
@@ -60,7 +67,7 @@ class Planted:
 class Found:
     """What a scenario showed of a patch, and the judgement on it."""
 
-    fault: str
+    scenario: str
     result: str
     state_count: int
     file_content_count: int
@@ -71,7 +78,7 @@ class Found:
     reasons: str
 
     def __str__(self) -> str:
-        counted = f"{self.fault} {self.breaking_count} of {self.state_count}"
+        counted = f"{self.scenario} {self.breaking_count} of {self.state_count}"
         if self.first:
             return f"{counted}, number {self.first} is the first"
         return counted + ("" if self.result == "kept" else f" ({self.result})")
@@ -93,10 +100,10 @@ def libraries(wanted: Sequence[Planted]) -> dict[str, Library]:
         return dict(zip((one.name for one in wanted), found, strict=True))
 
 
-def scenarios(one: Planted, workload: str, library: str, profile: Profile = PROFILE) -> list[Scenario]:
-    """Return the scenarios of a patch under a workload, one for each fault."""
-    variant = "" if workload == DEFAULT_WORKLOAD else f".{workload}"
-    chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{fault}" for fault in one.faults])
+def scenarios(one: Planted, ways: Sequence[Way], library: str, profile: Profile = PROFILE) -> list[Scenario]:
+    """Return the scenarios of a patch, one for each workload and fault."""
+    variants = [("" if is_default(workload) else f".{workload}", fault) for workload, fault in ways]
+    chosen = matrix.select([f"sqlite-ext4-{one.settings}{variant}_{fault}" for variant, fault in variants])
     return matrix.configure(chosen, profile, library=library)
 
 
@@ -106,7 +113,7 @@ def work_through(one: Planted, library: Library, folder: Path) -> Finding:
     from rig.guest.site import Site
 
     # The driver looks for a name in the guest's folder, and takes a path as it is.
-    site = Site(scenarios(one, "life", str(library.path))[0].orders, str(folder), "", "")
+    site = Site(scenarios(one, WAYS["life"], str(library.path))[0].orders, str(folder), "", "")
     work = site.work
     connections = Connections(site, mark=lambda _: None, idle=lambda _: None)
     connections.create()
@@ -153,7 +160,7 @@ def _found_of(result: MeasuredScenario, profile: Profile) -> Found:
     shown = [f"{one.state}: {one.kind}, lost {one.lost}; {one.detail}" for one in judgement.broken_by[:_SHOWN_MAX]]
     reasons = "\n".join([*judgement.reasons, *shown])
     return Found(
-        result.scenario.fault,
+        _way_of(result.scenario),
         judgement.result,
         seen.state_count,
         seen.exposure_count,
@@ -163,9 +170,12 @@ def _found_of(result: MeasuredScenario, profile: Profile) -> Found:
     )
 
 
+def _way_of(scenario: Scenario) -> str:
+    return scenario.fault if is_default(scenario.workload_name) else f"{scenario.workload_name} {scenario.fault}"
+
+
 def _parse(path: Path) -> Planted:
     head, _, _ = path.read_text().partition("--- a/")
     said = {key: " ".join(text.split()) for key, text in _HEAD.findall(head)}
-    faults = (said["Fault"],) if "Fault" in said else FAULTS
     needs = said.get("Needs", "").removesuffix(".")
-    return Planted(path, needs, said["Settings"], faults, said.get("Cause", ""), head.startswith("Harmless"))
+    return Planted(path, needs, said["Settings"], said.get("Cause", ""), head.startswith("Harmless"))

@@ -11,7 +11,7 @@ SPEC = Spec(
     settings={"flags": ("mapasync", "nosync", "nometasync", "writemap", "default")},
     # With MDB_WRITEMAP the file is as large as the map, and each crash state's check reads all of it.
     tuning={"map_size": str(2 << 20)},
-    tuning_of={"life": {"map_size": str(48 << 20)}, "rough": {"map_size": str(48 << 20)}},
+    tuning_of={"*.life": {"map_size": str(48 << 20)}, "*.rough": {"map_size": str(48 << 20)}},
     skills=frozenset({Skill.ROLLBACK}),
     unprotected={"flags": ("mapasync", "nosync")},
     strict=("default", "writemap"),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rig.contract.errors import UsageError
 from rig.engines.builds import ImageContents, Library, require_in_guest
-from rig.engines.elf import ElfError, executable
 from rig.engines.program.driver import digest_name
 from rig.engines.program.spec import SPEC
 from rig.host.cache import require_cache
+from rig.host.elf import ElfError, executable
 from rig.host.libraries import keep, stored_library
 
 _SCRIPT = b"#!"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rig.contract.errors import StoreError, UsageError
 from rig.engines.builds import ImageContents, Library, require_in_guest
-from rig.engines.elf import ElfError, shared_library
 from rig.engines.sqlite.library import APSW, FUNCTIONS, SHARED, name
 from rig.engines.sqlite.spec import SPEC
 from rig.host.cache import require_cache
+from rig.host.elf import ElfError, shared_library
 from rig.host.libraries import keep, stored_library
 from rig.host.wheels import wheel
 

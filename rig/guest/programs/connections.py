@@ -68,8 +68,7 @@ class Connections:
         kind, self._next = self._next, None
         self._transaction_count += 1
         self._last = situations.of_transaction(operations)
-        if self._is_synced:
-            operations, self._is_synced = _Synced(operations), False
+        operations = self._with_sync(operations)
         if kind is EventKind.OTHER_PROCESS:
             ending = Fork(partial(self._commit_apart, operations)).wait()
             ending.require("the other process")
@@ -139,7 +138,7 @@ class Connections:
         elif kind is EventKind.SYNC and is_known:
             self._is_synced = True
         elif kind is EventKind.ROLLBACK and event.operations:
-            self.database.commit(event.operations)
+            self.database.commit(self._with_sync(event.operations))
         elif kind is EventKind.REOPEN:
             self.close()
             self._first = self._open()
@@ -151,6 +150,11 @@ class Connections:
         else:
             return is_known and self._let_happen(kind, variant)
         return True
+
+    def _with_sync(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        """Return a transaction in whose middle another program syncs, if the last event asks for it."""
+        is_synced, self._is_synced = self._is_synced, False
+        return _Synced(operations) if is_synced else operations
 
     def _let_happen(self, kind: EventKind, variant: str) -> bool:
         """Let the engine carry out an event that its spec lists."""
@@ -202,9 +206,16 @@ class Connections:
 
 
 class _Synced(tuple[Operation, ...]):
-    """A transaction before whose last operation another program syncs all file systems; an engine need not know."""
+    """A transaction before whose last operation another program syncs all file systems; an engine need not know.
+
+    A part of it is one too: what a transaction does before its rollback.
+    """
 
     __slots__ = ()
+
+    def __getitem__(self, place: Any) -> Any:
+        part = super().__getitem__(place)
+        return _Synced(part) if isinstance(place, slice) else part
 
     def __iter__(self) -> Iterator[Operation]:
         for place, operation in enumerate(super().__iter__(), 1):

@@ -21,7 +21,7 @@ from rig.engines.files.promises import PATTERNS, SILENT, WORDS
 from rig.engines.files.sectors import NOBODY, SECTOR_BYTES, author, sectors_of
 from rig.engines.files.spec import SPEC
 from rig.engines.own import Process, Task
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 from tests.leaks import as_if_the_process_ended
 from tests.unit.samples import verdict
 
@@ -163,7 +163,7 @@ def test_every_pattern_is_known_and_the_silent_ones_promise_nothing() -> None:
 
 def test_they_are_measured_only_if_they_are_named() -> None:
     named = {scenario.engine for scenario in matrix.all_scenarios()}
-    default = {scenario.engine for scenario in matrix.default_scenarios(matrix.profile("nightly"), lambda *_: ())}
+    default = {scenario.engine for scenario in defaults.default_scenarios(matrix.profile("nightly"), lambda *_: ())}
 
     assert "files" in named - default
 

@@ -20,7 +20,7 @@ from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.front import cli
 from rig.front.verbs import doctor
 from rig.machines.template import PROGRAM
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 from rig.store import Run
 from tests.unit import samples
 from tests.unit.storedruns import store
@@ -129,17 +129,13 @@ def test_of_many_names_a_message_lists_the_few_nearest(rig: Rig) -> None:
 def test_plan_lists_exactly_the_scenarios_that_run_would_measure(rig: Rig) -> None:
     result = rig("plan")
     assert 0 == result.returncode
-    default = matrix.default_scenarios(matrix.profile("quick"), control_settings)
+    default = defaults.default_scenarios(matrix.profile("quick"), control_settings)
     assert [scenario.id for scenario in default] == result.stdout.splitlines()
-    assert "44 scenarios from 27 recordings; at most 6160 crash states and 1620 cut instants" in result.stderr
-    words = [
-        "plan",
-        "sqlite-ext4-wal_full+e*_powercut",
-        "sqlite-ext4-wal_full_powercut",
-        SCENARIO,
-        "--profile",
-        "nightly",
-    ]
+    assert "44 scenarios from 27 recordings; at most 9040 crash states and 1620 cut instants" in result.stderr
+    names = ["sqlite-ext4-wal_full+e*_powercut", "sqlite-ext4-wal_full_powercut", SCENARIO]
+    words = ["plan", *names, "--profile", "nightly"]
+    of_a_build = rig("plan", "--library", "./libsqlite3.so").stdout.splitlines()
+    assert {*result.stdout.splitlines(), f"{SQLITE}delete_full.life_recoverycut"} < set(of_a_build)
     some = rig(*words, "--no-controls")
     full = [f"{SQLITE}{name}_powercut" for name in ("wal_full+eatmydata", "wal_full")]
     assert sorted([*full, SCENARIO]) == some.stdout.splitlines()

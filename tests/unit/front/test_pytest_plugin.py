@@ -13,7 +13,7 @@ import pytest
 
 from rig.analysis.dossiers import control_settings
 from rig.front.pytest_plugin import _offer
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 
 pytest_plugins = ["pytester"]
 
@@ -52,7 +52,7 @@ def test_the_name_that_the_readme_promises_selects_exactly_one_test() -> None:
 
 def test_offered_are_the_scenarios_of_the_main_job_sorted_and_ascii() -> None:
     found = [id_of(line) for line in collect("tests/durability/test_promises.py")]
-    assert [scenario.id for scenario in matrix.default_scenarios(matrix.profile("quick"), control_settings)] == found
+    assert [scenario.id for scenario in defaults.default_scenarios(matrix.profile("quick"), control_settings)] == found
     assert sorted(set(found)) == found
     assert all(name.isascii() for name in found)
 
@@ -118,7 +118,7 @@ def test_scenarios_carry_the_marker_and_a_test_without_one_is_left_alone(project
     result.stdout.fnmatch_lines(["*::test_it[[]sqlite-ext4-wal_full_powercut[]]", "1/2 tests collected*"])
     result = project.runpytest_subprocess("-q", "-m", "not durability")
     result.assert_outcomes(
-        passed=1, deselected=len(matrix.default_scenarios(matrix.profile("quick"), control_settings))
+        passed=1, deselected=len(defaults.default_scenarios(matrix.profile("quick"), control_settings))
     )
 
 
@@ -162,7 +162,7 @@ def test_without_a_machine_program_the_scenario_is_an_error_and_not_a_failure_an
     monkeypatch.setenv("PATH", str(empty))
     result = project.runpytest_subprocess("-q", "-k", SCENARIO, "--junitxml", "out.xml")
     result.assert_outcomes(
-        errors=1, deselected=len(matrix.default_scenarios(matrix.profile("quick"), control_settings)) - 1
+        errors=1, deselected=len(defaults.default_scenarios(matrix.profile("quick"), control_settings)) - 1
     )
     assert "qemu-system-x86_64 is not installed" in result.stdout.str()
     (case,) = ET.parse(project.path / "out.xml").iter("testcase")  # noqa: S314 - our own file

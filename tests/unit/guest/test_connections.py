@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,28 @@ def test_another_program_syncs_before_the_last_operation_of_the_next_transaction
     syncs.clear()
     connections.commit(site.work.transaction(2))
     assert verbs == syncs
+    connections.close()
+
+
+def test_another_program_syncs_in_the_middle_of_what_is_rolled_back(tmp_path: Path, syncs: list[str]) -> None:
+    scenario = next(one for one in LIFE if one.settings_name == "delete_full.life")
+    site = Site(scenario.orders, str(tmp_path))
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
+    work = site.work
+    pairs = {number: list(pairwise(work.events(number))) for number in range(2, 60)}
+    rolled_back = [EventKind.SYNC, EventKind.ROLLBACK]
+    number, undone = next(
+        (number, pair)
+        for number, found in pairs.items()
+        for pair in found
+        if rolled_back == [event.kind for event in pair]
+    )
+    for before in range(2, number):
+        connections.commit(work.transaction(before))
+    for event in undone:
+        connections.happen(event)
+    assert ["sync"] == syncs
     connections.close()
 
 

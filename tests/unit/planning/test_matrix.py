@@ -21,12 +21,12 @@ from rig.engines import engine_named
 from rig.faults import Fault
 from rig.filesystems import default_filesystems
 from rig.guest.programs.kills import KILLS_PER_TRANSACTION
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 
 # The scenarios of one file system: the others have the same, see `test_filesystems`.
 SCENARIOS = matrix.select(["sqlite-ext4-*"])
 IDS = [scenario.id for scenario in SCENARIOS]
-DEFAULT = matrix.default_scenarios(matrix.profile("quick"), control_settings)
+DEFAULT = defaults.default_scenarios(matrix.profile("quick"), control_settings)
 
 
 def test_ids_are_unique_sorted_and_plain_ascii() -> None:
@@ -94,7 +94,11 @@ def test_another_workload_is_named_as_a_variant_of_the_settings_and_needs_no_inj
     assert all(".life" in scenario.id and not faultspecs.SPECS[scenario.fault].injection for scenario in lives)
     assert {"wal_full.life", "wal_full.life+eatmydata", "delete_off.life"} < {one.settings_name for one in lives}
     assert not any(engine_named(one.engine).spec.is_volatile(one.settings) for one in lives)
-    assert {"10"} == {scenario.tuning["cache_size"] for scenario in lives}
+    assert {"10"} == {scenario.tuning["cache_size"] for scenario in lives if "wal_" not in scenario.id}
+    # Smaller pages, more of them in the cache.
+    assert {("1024", "40")} == {
+        (scenario.tuning["page_size"], scenario.tuning["cache_size"]) for scenario in lives if "wal_" in scenario.id
+    }
     ledgers = [one for one in SCENARIOS if one.workload_name == "ledger"]
     assert not any("." in one.id for one in ledgers)
     assert not any("cache_size" in one.tuning for one in ledgers)
@@ -122,7 +126,7 @@ def test_a_program_that_trusts_the_clock_is_a_control_of_the_clock_arm_alone() -
         scenario.id for scenario in own
     ]
     assert not any(scenario in DEFAULT for scenario in own)
-    assert all(scenario in matrix.default_scenarios(matrix.profile("nightly"), control_settings) for scenario in own)
+    assert all(scenario in defaults.default_scenarios(matrix.profile("nightly"), control_settings) for scenario in own)
     # One pattern selects it together with its scenarios.
     assert {*(scenario.id for scenario in own)} < {scenario.id for scenario in matrix.select(["sqlite-ext4-*_clock*"])}
 
@@ -254,7 +258,7 @@ def test_what_tells_nothing_of_a_promise_takes_little_of_the_night() -> None:
     nightly = matrix.profile("nightly")
     scenarios = {
         scenario.id.removeprefix("sqlite-ext4-"): scenario
-        for scenario in matrix.default_scenarios(nightly, control_settings)
+        for scenario in defaults.default_scenarios(nightly, control_settings)
     }
     drop, plain = scenarios["wal_full+drop-wal-commit_powercut"], scenarios["wal_full_powercut"]
     assert nightly.instants == nightly.instants_of(plain) > nightly.instants_of(drop) == 0

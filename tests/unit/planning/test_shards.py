@@ -17,7 +17,7 @@ from rig.contract.errors import UsageError
 from rig.contract.results import MeasuredScenario
 from rig.contract.scenario import Scenario
 from rig.front import cli
-from rig.planning import matrix
+from rig.planning import defaults, matrix
 from rig.shards import Shard, cost_s, merge, split
 from rig.store import Run
 from tests.unit.samples import controls_that_fire, durable, measured_scenario, sqlite
@@ -35,7 +35,7 @@ DEFINITION = {"scenarios": IDS, "orders": {name: {"seed": 1} for name in IDS}}
 
 @pytest.fixture(scope="module")
 def plan() -> list[Scenario]:
-    return matrix.configure(matrix.default_scenarios(NIGHTLY, control_settings), NIGHTLY)
+    return matrix.configure(defaults.default_scenarios(NIGHTLY, control_settings), NIGHTLY)
 
 
 @given(count=st.integers(1, 40), seed=st.integers())

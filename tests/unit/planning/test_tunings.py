@@ -20,11 +20,11 @@ from rig.contract.scenario import NEIGHBOUR, name_of
 from rig.engines import Tuning, engine_named
 from rig.engines.sqlite.spec import SPEC
 from rig.front.selection import with_controls
-from rig.planning import matrix, tunings
+from rig.planning import defaults, matrix, tunings
 from tests.unit import samples
 
 TUNED = [one for one in matrix.select(["sqlite-ext4-*.*"]) if one.tuned]
-NIGHTLY = matrix.default_scenarios(matrix.profile("nightly"), control_settings)
+NIGHTLY = defaults.default_scenarios(matrix.profile("nightly"), control_settings)
 
 
 def test_a_tuning_is_named_after_the_settings_and_before_workload_and_shim() -> None:
@@ -81,7 +81,7 @@ def test_a_pattern_without_the_dot_means_what_it_did_before() -> None:
 
 
 def test_by_default_a_chosen_few_are_measured_at_night_and_none_else() -> None:
-    assert not any(one.tuned for one in matrix.default_scenarios(matrix.profile("quick"), control_settings))
+    assert not any(one.tuned for one in defaults.default_scenarios(matrix.profile("quick"), control_settings))
     found = {one.settings_name for one in NIGHTLY if one.tuned}
     some = {"wal_full.page512", "wal_full.page512+eatmydata", "delete_full.page512", "wal_normal.autocheckpoint1"}
     assert some < found

@@ -98,10 +98,10 @@ def test_only_a_long_run_grows_a_log_past_5000_pages() -> None:
     assert max(len(str(row[-1])) for row in Work("life", 1, 60).models[60]["long"].values()) < 20_000
 
 
-def test_only_undo_rolls_back_to_a_savepoint_what_the_cache_does_not_hold() -> None:
-    page_bytes, cache_pages = (
-        int({**SPEC.tuning, **SPEC.tuning_of["life"]}[name]) for name in ("page_size", "cache_size")
-    )
+@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+def test_only_undo_rolls_back_to_a_savepoint_what_the_cache_does_not_hold(journal_mode: str) -> None:
+    tuning = SPEC.tuning_under({"journal_mode": journal_mode, "synchronous": "full"}, "life")
+    page_bytes, cache_pages = (int(tuning[name]) for name in ("page_size", "cache_size"))
 
     def undone(operations: tuple[Operation, ...]) -> int:
         size = found = 0
@@ -116,7 +116,8 @@ def test_only_undo_rolls_back_to_a_savepoint_what_the_cache_does_not_hold() -> N
 
 @pytest.mark.parametrize("journal_mode", ["delete", "truncate", "persist", "wal"])
 def test_a_database_lives_it_all_and_holds_what_the_models_say(journal_mode: str, tmp_path: Path) -> None:
-    settings_ = {**SPEC.tuning, **SPEC.tuning_of["life"], "journal_mode": journal_mode, "synchronous": "off"}
+    own = {"journal_mode": journal_mode, "synchronous": "off"}
+    settings_ = {**SPEC.tuning_under(own, "life"), **own}
     work = Work("life", 2, COUNT, SPEC.skills)
     database = sqlite.open_database(str(tmp_path), settings_)
     database.create(work.first_tables, work.initial)
@@ -140,3 +141,11 @@ def test_a_database_lives_it_all_and_holds_what_the_models_say(journal_mode: str
     assert (journal_mode != "wal") is (skipped[EventKind.CHECKPOINT] > 0)
     assert 0 == skipped[EventKind.VACUUM] + skipped[EventKind.CHANGE]
     database.close()
+
+
+def test_what_another_process_left_is_moved_before_anything_else_is_written() -> None:
+    """A checkpoint of what a recovery has found is another case than one of what was just committed."""
+    kinds = [[event.kind for event in life.events(1, number)] for number in range(1, 121)]
+    after = [kinds[place + 1][:1] for place, happened in enumerate(kinds[:-1]) if EventKind.OTHER_PROCESS in happened]
+    moved = [kind for kind in after if kind == [EventKind.CHECKPOINT]]
+    assert len(after) / 3 < len(moved) < len(after)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.engines.elf import ElfError, shared_library
 from rig.host import processes
+from rig.host.elf import ElfError, shared_library
 
 # Needs a compiler.
 pytestmark = pytest.mark.slow
