@@ -17,14 +17,14 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 from rig.contract.injections import ERRORS
 from rig.contract.messages import decode
-from rig.engines import Database, load
+from rig.engines import Database, EnduringDriver, load
 from rig.engines.own import OwnDriver
 from rig.filesystems import Served
 from rig.guest.devices import disks, neighbour
@@ -36,7 +36,7 @@ from rig.guest.programs.connections import Connections
 from rig.guest.programs.marks import marker, ticking
 from rig.guest.site import LOG, Site
 from rig.guest.users import clients, ordeals
-from rig.guest.watch.forks import play_on
+from rig.guest.watch.forks import EngineFailed, play_on
 from rig.workloads import Work
 
 # Think time is random, so that background writeback runs at different places in different transactions; the ticks in
@@ -86,18 +86,19 @@ def _run_alone(site: Site, mark: Callable[[str], None], while_committing: _Commi
 
     for number in range(1, orders.transaction_count + 1):
         operations = work.transaction(number)
-        for event in work.events(number):
-            connections.happen(event)
-        think()
-        clock.before(number)
-        mark(f"begin-{number}")
-        with while_committing():
-            if number > work.creates:
-                connections.commit(operations)
-            else:
-                connections.create()
-        mark(f"ack-{number}")
-        connections.note_acknowledgement()
+        with _naming_damage(site, number):
+            for event in work.events(number):
+                connections.happen(event)
+            think()
+            clock.before(number)
+            mark(f"begin-{number}")
+            with while_committing():
+                if number > work.creates:
+                    connections.commit(operations)
+                else:
+                    connections.create()
+            mark(f"ack-{number}")
+            connections.note_acknowledgement()
         read_back = read_back or connections.database.settings()
     idle(orders.rest_ms, mark)
     mark("end")
@@ -105,6 +106,22 @@ def _run_alone(site: Site, mark: Callable[[str], None], while_committing: _Commi
     return _facts(work, read_back, orders.transaction_count, []) | {
         "clock": clock.readings, "reached": connections.reached, "skipped": connections.skipped,
     }  # fmt: skip
+
+
+@contextmanager
+def _naming_damage(site: Site, number: int) -> Iterator[None]:
+    """Raise EngineFailed for an error that says that the database is damaged, because nothing was cut yet."""
+    try:
+        yield
+    except Exception as error:
+        orders = site.orders
+        driver = load(orders.engine_module).driver(orders.shim)
+        if not isinstance(driver, EnduringDriver) or not driver.is_fault(error):
+            raise
+        raise EngineFailed(
+            f"nothing was cut and nothing was wrong with the disk, but in transaction {number} of {orders.workload} "
+            f"{orders.engine} failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _run_writers(site: Site, mark: Callable[[str], None]) -> dict[str, Any]:
