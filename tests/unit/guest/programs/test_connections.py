@@ -28,7 +28,7 @@ from rig.recordings.timeline import Timeline
 from rig.workloads import situations
 from rig.workloads.events import Event, EventKind
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 COUNT = 40
 LIFE = matrix.configure(matrix.select(["sqlite-ext4-*.life_powercut"]), matrix.profile("quick"))
 
