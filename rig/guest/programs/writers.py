@@ -33,6 +33,8 @@ from rig.workloads.events import EventKind
 # Pauses between two attempts to get the lock, and the longest that a bystander sleeps on after a moment: all writers
 # have committed by then. Only some of these moments have a checkpoint, so that commits make their own, too.
 _RETRY_MS, _LATE_MS, _CHECKPOINT_EVERY = (0.2, 1.0), 30.0, 2
+# Checkpoints in a row, and the longest pause between two: the commits of one moment meet several.
+_IN_A_ROW, _BETWEEN_MS = (1, 6), 5.0
 # The first way to checkpoint, which waits for nobody and so runs while others commit, is this much more likely.
 _GENTLE = 3
 _WORD = struct.Struct("q")
@@ -217,14 +219,16 @@ def _moments(site: Site, begin_ns: int) -> Iterator[None]:
 
 
 def _checkpoints(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None:  # noqa: ARG001 - as every fork
-    """Checkpoint soon after each moment, over one connection, each time in another of the engine's ways."""
+    """Checkpoint soon after a moment, a few times in a row, over one connection, each time in a way of the engine's."""
     variants = load(site.orders.engine_module).spec.events.get(EventKind.CHECKPOINT, ())
     database = site.open_database()
     own = random.Random(f"checkpoints {site.orders.seed}")
     if variants and isinstance(database, EventfulDatabase):
 
         def checkpoint() -> None:
-            database.happen(EventKind.CHECKPOINT, own.choice((*variants[:1] * _GENTLE, *variants)))
+            for _ in range(own.randint(*_IN_A_ROW)):
+                database.happen(EventKind.CHECKPOINT, own.choice((*variants[:1] * _GENTLE, *variants)))
+                time.sleep(own.uniform(0, _BETWEEN_MS) / 1e3)
 
         _meanwhile(site, shared, begin_ns, own, checkpoint, _Slot.CHECKPOINTS_BEGUN, _CHECKPOINT_EVERY)
     database.close()
