@@ -16,8 +16,8 @@ from rig.workloads import MEASURED, QUICK
 # Engine and fault -> the settings, by name, that must fail under it (`rig.analysis.judging.controls`).
 ControlsOf = Callable[[str, str], tuple[str, ...]]
 _BARE_FAULTS = (*DEFAULT_FAULTS, "processkill")
-# Workload and fault of what is measured too of a build that the user gives, and in a whole matrix. Each shows bugs that
-# the others do not (docs/explanation/methods.md).
+# Workload and fault of what is measured too of a build that the user gives, and in a whole matrix. Some planted bugs
+# show in one of these alone (docs/findings/measurements-planted-bugs.md).
 FURTHER = frozenset({
     ("life", "torn"), ("life", "recoverycut"), ("writers", "powercut"),
     (DEFAULT_WORKLOAD, "recoverycut"), (DEFAULT_WORKLOAD, "secondcut"), (DEFAULT_WORKLOAD, "killcut"),

@@ -57,8 +57,8 @@ class Profile:
     kill_transaction_count: int = 68
     # Planned states of each scenario that an independent checker must find legal.
     audit_count: int = 4
-    # So many times the states under the main faults for the workloads that go through more than the ledger. A state of
-    # an engine that is part of a program takes milliseconds, and the recording seconds.
+    # Under the main faults, the states of a workload that goes through more than the ledger are multiplied by this. A
+    # state of an engine that is part of a program takes milliseconds, and the recording seconds.
     wide: int = 3
 
     def reproduces(self, scenario: Scenario) -> bool:

@@ -5,7 +5,7 @@
 Records each scenario of the nightly matrix (or those whose ids match a pattern) with the transactions of the quick
 profile, unless FOLDER has its recording; scenarios that share a recording share a line. Lines are summed up by engine,
 file system, and what else differs between recordings: workload, shim and what is injected. Live cuts are left out,
-because no epoch of theirs is cut. The last column is the largest share of doubtful epochs of one recording, as it is
+because none of their epochs is cut. The last column is the largest share of doubtful epochs of one recording, as it is
 judged, and its scenario. The exit code is 1 if that share is more than a result may rest on, or nothing was recorded.
 """
 

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from rig.contract.injections import ERRORS
+from rig.contract.injections import ERRORS, Injection
 from rig.contract.messages import decode
 from rig.engines import Database, EnduringDriver, load
 from rig.engines.own import OwnDriver
@@ -110,17 +110,21 @@ def _run_alone(site: Site, mark: Callable[[str], None], while_committing: _Commi
 
 @contextmanager
 def _naming_damage(site: Site, number: int) -> Iterator[None]:
-    """Raise EngineFailed for an error that says that the database is damaged, because nothing was cut yet."""
+    """Raise EngineFailed for an error of the engine about its files, if there is no injection: nothing was cut yet.
+
+    An error on a full disk stays an error of the rig, which made the disk too small.
+    """
     try:
         yield
     except Exception as error:
         orders = site.orders
         driver = load(orders.engine_module).driver(orders.shim)
-        if not isinstance(driver, EnduringDriver) or not driver.is_fault(error):
+        is_about_files = isinstance(driver, EnduringDriver) and driver.is_fault(error)
+        if not is_about_files or orders.injection is not Injection.NONE or not os.statvfs(site.directory).f_bavail:
             raise
         raise EngineFailed(
-            f"nothing was cut and nothing was wrong with the disk, but in transaction {number} of {orders.workload} "
-            f"{orders.engine} failed: {type(error).__name__}: {error}"
+            f"before any cut, in transaction {number} of {orders.workload}, {orders.engine} failed: "
+            f"{type(error).__name__}: {error}"
         ) from error
 
 

@@ -14,7 +14,7 @@ from tests.unit.faults.disks import Op, run_of
 FLUSH = [Op("flush-begin"), Op("flush-end")]
 # A transaction of many writes among shorter ones, each with a number of writes that no other has.
 LONG_WRITES, BEFORE, AFTER = 40, range(1, 6), range(6, 11)
-# So many states a plan chooses while three of four turns are the walk's.
+# The number of the first turns, of which three of four are the walk's.
 WALK = 48
 
 

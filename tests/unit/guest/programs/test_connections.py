@@ -121,6 +121,15 @@ def test_a_life_leaves_what_its_transactions_say_and_marks_what_happened(scenari
     assert all(first < last for first, last in (timeline.span(mark, number) for mark, number, _ in connections.reached))
 
 
+def begun(settings: str, folder: Path) -> tuple[Site, Connections]:
+    """Return the connections of a life whose database was made, and its site."""
+    scenario = next(one for one in LIFE if one.settings_name == settings)
+    site = Site(scenario.orders, str(folder))
+    connections = Connections(site, lambda _: None, lambda _: None)
+    connections.create()
+    return site, connections
+
+
 def test_an_engine_that_knows_rows_alone_skips_the_other_events_and_says_so(
     appendlog: Scenario, tmp_path: Path
 ) -> None:
@@ -155,10 +164,7 @@ def test_another_connection_and_another_process_commit_and_the_first_one_sees_it
 def test_another_program_syncs_before_the_last_operation_of_the_next_transaction_and_of_no_other(
     tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = next(one for one in LIFE if one.settings_name == "delete_full.life")
-    site = Site(scenario.orders, str(tmp_path))
-    connections = Connections(site, lambda _: None, lambda _: None)
-    connections.create()
+    site, connections = begun("delete_full.life", tmp_path)
     monkeypatch.setattr(SqliteDatabase, "commit", lambda _, operations: syncs.extend(one.verb for one in operations))
     *_, last = verbs = [one.verb for one in site.work.transaction(2)]
     connections.happen(Event(EventKind.SYNC))
@@ -171,10 +177,7 @@ def test_another_program_syncs_before_the_last_operation_of_the_next_transaction
 
 
 def test_another_program_syncs_in_the_middle_of_what_is_rolled_back(tmp_path: Path, syncs: list[str]) -> None:
-    scenario = next(one for one in LIFE if one.settings_name == "delete_full.life")
-    site = Site(scenario.orders, str(tmp_path))
-    connections = Connections(site, lambda _: None, lambda _: None)
-    connections.create()
+    site, connections = begun("delete_full.life", tmp_path)
     work = site.work
     pairs = {number: list(pairwise(work.events(number))) for number in range(2, 60)}
     rolled_back = [EventKind.SYNC, EventKind.ROLLBACK]
@@ -193,11 +196,8 @@ def test_another_program_syncs_in_the_middle_of_what_is_rolled_back(tmp_path: Pa
 
 
 def test_a_second_connection_takes_turns_with_the_first_until_it_is_closed(tmp_path: Path) -> None:
-    scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
-    site = Site(scenario.orders, str(tmp_path))
+    site, connections = begun("wal_full.life", tmp_path)
     work = site.work
-    connections = Connections(site, lambda _: None, lambda _: None)
-    connections.create()
     first = connection_of(connections)
 
     def commits(number: int) -> bool:
@@ -243,11 +243,8 @@ def test_a_transaction_that_fails_in_another_process_is_an_error_with_its_words(
 def test_what_needs_the_database_alone_first_ends_the_reader_and_the_second_connection(
     kind: EventKind, tmp_path: Path
 ) -> None:
-    scenario = next(one for one in LIFE if one.settings_name == "wal_full.life")
-    site = Site(scenario.orders, str(tmp_path))
+    site, connections = begun("wal_full.life", tmp_path)
     work = site.work
-    connections = Connections(site, lambda _: None, lambda _: None)
-    connections.create()
     connections.happen(Event(EventKind.HOLD))
     connections.happen(Event(EventKind.OTHER_CONNECTION))
     connections.commit(work.transaction(2))

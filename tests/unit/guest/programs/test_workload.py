@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rig.contract.injections import Injection
 from rig.contract.orders import Orders
+from rig.engines.sqlite.driver import SqliteDatabase
 from rig.guest.programs import workload
 from rig.guest.site import Site
 from rig.guest.watch.forks import EngineFailed, Fork
@@ -50,8 +54,38 @@ def test_a_database_that_is_damaged_without_a_cut_is_the_engines_failure_in_one_
     with pytest.raises(EngineFailed) as failed:
         _run_apart(Site(orders, str(place)), _before(NUMBER, damage))
     (line,) = str(failed.value).splitlines()
-    assert f"in transaction {NUMBER} of ledger sqlite failed: DatabaseError: database disk image is malformed" in line
-    assert "nothing was cut" in line
+    said = "sqlite failed: DatabaseError: database disk image is malformed"
+    assert line == f"before any cut, in transaction {NUMBER} of ledger, {said}"
+
+
+def test_what_an_injection_does_is_not_the_engines_failure(orders: Orders, tmp_path: Path) -> None:
+    def fail() -> None:
+        error = sqlite3.OperationalError("as on a disk that was cut")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    cut = replace(orders, injection=Injection.LIVECUT_CACHE)
+    with pytest.raises(RuntimeError, match="as on a disk that was cut") as failed:
+        _run_apart(Site(cut, str(tmp_path)), _before(NUMBER, fail))
+    assert not isinstance(failed.value, EngineFailed)
+
+
+def test_a_full_disk_is_not_the_engines_failure(
+    orders: Orders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place := tmp_path / "data").mkdir()
+    full = os.statvfs_result((4096, 4096, 100, 0, 0, 100, 50, 50, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    monkeypatch.setattr(SqliteDatabase, "commit", _raise_full)
+    with pytest.raises(RuntimeError, match="database or disk is full") as failed:
+        _run_apart(Site(orders, str(place)), lambda _: None)
+    assert not isinstance(failed.value, EngineFailed)
+
+
+def _raise_full(*_: object) -> None:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise error
 
 
 def test_a_mistake_of_the_rig_is_not_the_engines(orders: Orders, tmp_path: Path) -> None:
