@@ -92,13 +92,14 @@ _ICOUNT_SHIFT = 1
 _ICOUNT = f"shift={_ICOUNT_SHIFT},sleep=off,align=off"
 # An instruction takes 2^shift virtual nanoseconds.
 INSTRUCTIONS_PER_S = 10**9 >> _ICOUNT_SHIFT
-# Btrfs loads code for RAID 6, which compares its variants for a second when it starts. Nothing here has RAID 5 or 6.
-NO_BENCHMARK = "initcall_blacklist=raid6_select_algo"
+# What the kernel does when it starts, and nothing here needs: compare variants of RAID 6 for Btrfs, test a source of
+# randomness and a derivation of keys, and load certificates.
+NO_EXTRAS = "initcall_blacklist=raid6_select_algo,jent_mod_init,crypto_kdf108_init,load_system_certificate_list"
 # no_timer_check: on a busy host the kernel may see no tick while it tests its timer, and Linux 6.12 then panics. KVM
 # guests skip that test. rcu_expedited: removing a dm device waits for RCU grace periods; this makes them far shorter.
 # The last line is Debian's hardening, which takes a tenth of each crash state under emulation.
 _APPEND = (
-    f"console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 {NO_BENCHMARK} "
+    f"console=ttyS0 quiet panic=-1 mitigations=off audit=0 no_timer_check rcupdate.rcu_expedited=1 {NO_EXTRAS} "
     "RIG_ROLE={role} init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm="
 )
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,resourcecontrol=deny,spawn=deny"

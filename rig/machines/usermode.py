@@ -34,7 +34,7 @@ from rig.images import guestcode, image, recipes
 from rig.images.image import Image
 from rig.images.usermodekernel import LIBRARIES, PROGRAM, long_state_library
 from rig.machines import template
-from rig.machines.argv import NO_BENCHMARK, Role
+from rig.machines.argv import NO_EXTRAS, Role
 from rig.machines.machine import Machine, start
 from rig.machines.memoryfile import by_descriptor, memory_file
 from rig.recordings.archive import RECORDING_BYTES
@@ -134,7 +134,7 @@ def _command(channel_fd: int, console_fd: int, *files: int) -> list[str]:
         "con=null", f"con0=null,fd:{console_fd}", "console=tty0", "ssl=null", f"ssl0=fd:{channel_fd}",
         # No socket for a management console, and no folder for it.
         "uml_dir=/proc/self/",
-        "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=", NO_BENCHMARK,
+        "quiet", "audit=0", "rcupdate.rcu_expedited=1", "init_on_alloc=0", "lsm=", NO_EXTRAS,
         # How many rounds of a loop take a jiffy: a guess, which spares counting them. Nothing depends on it.
         "lpj=10000000",
         f"RIG_ROLE={Role.VERIFIER}", "RIG_ROOT=/dev/ubda", "RIG_RECORDING=/dev/ubdb", "RIG_MAIL=/dev/ubdc",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.guest.agent import wait_for_orders
+from rig.guest.agent.recording import wait_for_orders
 
 _ORDERS, _SIZE = b'{"engine": "sqlite", "seed": 1}', 64
 
