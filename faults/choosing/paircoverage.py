@@ -1,7 +1,7 @@
 """Which choices of writes, and which tears, the states of a plan have tried, phase by phase.
 
 For each phase (`rig.faults.choosing.phases`) with n writes there are n * (n - 1) ordered pairs: this write landed, that
-one did not. A pair is tried if some state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise
+one did not. A write that changes nothing is left out, because no state tells whether it landed. A pair is tried if some state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise
 every write may be lost alone, or land alone. States of other cuts, torn states and damaged states do not count.
 
 A write that changes at least two sectors has two plain tears: its beginning landed and its end did not, or the other
@@ -19,7 +19,7 @@ import numpy as np
 from rig.faults.choosing.phases import Phase, phases
 from rig.faults.log.arrays import BoolArray
 from rig.faults.log.epoch import Epoch
-from rig.faults.log.extents import changed_sectors
+from rig.faults.log.extents import changed_sectors, overlaps
 from rig.faults.log.log import SECTOR_BYTES, WriteLog
 from rig.faults.states.state import CrashState, landable, unit_count
 
@@ -35,6 +35,8 @@ class Tried:
     """What was tried of one phase."""
 
     phase: Phase
+    # Writes that change something.
+    write_count: int
     pair_count: int
     lost_alone_count: int
     landed_alone_count: int
@@ -47,16 +49,14 @@ class Tried:
 def pair_coverage(log: WriteLog, log_epochs: Sequence[Epoch], states: Iterable[CrashState]) -> list[Tried]:
     """Return what these states of one log have tried of each phase of these epochs, phases with most epochs first."""
     by_epoch: dict[int, list[CrashState]] = {}
-    is_torn = False
     for state in states:
         by_epoch.setdefault(state.epoch.number, []).append(state)
-        is_torn |= bool(state.tears)
     coverages = []
     for phase in phases(log, log_epochs):
         own = [state for epoch in phase.epochs for state in by_epoch.get(epoch.number, ())]
         choices = [landed for state in own if (landed := _landings(state)) is not None]
-        counts = _coverage_of(phase, np.array(choices, dtype=bool).reshape(len(choices), len(phase.roles)))
-        tearable = _tearable(log, phase) if is_torn else set()
+        telling, tearable = _telling(log, phase)
+        counts = _coverage_of(phase, np.array(choices, dtype=bool).reshape(len(choices), len(phase.roles))[:, telling])
         tears = {tear for state in own for tear in _plain_tears(log, state) if tear[0] in tearable}
         coverages.append(
             replace(counts, state_count=len(own), tear_count=_TEARS_OF_A_WRITE * len(tearable), tears_tried=len(tears))
@@ -92,22 +92,26 @@ def _plain_tears(log: WriteLog, state: CrashState) -> Iterator[tuple[int, bool]]
             yield rank, is_landed
 
 
-def _tearable(log: WriteLog, phase: Phase) -> set[int]:
-    """Return the ranks of the writes that change at least two sectors in an epoch of the phase.
+def _telling(log: WriteLog, phase: Phase) -> tuple[list[int], set[int]]:
+    """Return the ranks of the writes that change something in an epoch of the phase, and of those that can be torn.
 
-    A look at the first epochs is enough; writes of a long batch count if they have two sectors.
+    A look at the first epochs is enough. In a long batch nothing is read, and every write counts. So does a discard,
+    and a write that touches another one. A write that can be torn changes at least two sectors.
     """
-    ranks = set()
-    for rank in range(len(phase.roles)):
-        for epoch in phase.epochs[:_EPOCHS_SEEN]:
-            entry = landable(epoch)[rank]
-            is_long_batch = len(phase.roles) > _LOOKED_AT_MAX
-            if unit_count(log, entry, SECTOR_BYTES) > 1 and (
-                is_long_batch or len(changed_sectors(log, entry, epoch.begin)) > 1
-            ):
-                ranks.add(rank)
-                break
-    return ranks
+    telling, tearable = set(), set()
+    for epoch in phase.epochs[:_EPOCHS_SEEN]:
+        members = landable(epoch)
+        is_long = len(members) > _LOOKED_AT_MAX
+        for rank, entry in enumerate(members):
+            sectors = unit_count(log, entry, SECTOR_BYTES)
+            changed = sectors if is_long else len(changed_sectors(log, entry, epoch.begin))
+            others = [*members[:rank], *members[rank + 1 :], *epoch.fuas]
+            place = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
+            if changed or not place[1] or overlaps(log, others, *place):
+                telling.add(rank)
+            if sectors > 1 and changed > 1:
+                tearable.add(rank)
+    return sorted(telling), tearable
 
 
 def _coverage_of(phase: Phase, choices: BoolArray) -> Tried:
@@ -119,4 +123,4 @@ def _coverage_of(phase: Phase, choices: BoolArray) -> Tried:
     sizes = choices.sum(axis=1)
     lost = (~choices[sizes == count - 1]).any(axis=0)
     alone = choices[sizes == 1].any(axis=0)
-    return Tried(phase, int(parted), int(lost.sum()), int(alone.sum()))
+    return Tried(phase, count, int(parted), int(lost.sum()), int(alone.sum()))

@@ -209,7 +209,7 @@ class PhaseFacts:
 
     what: str
     epoch_count: int
-    # Writes in the batch of each of these epochs.
+    # Writes in the batch of each of these epochs that change something.
     write_count: int
     # Ordered pairs (a, b) of these writes for which some state has a and lacks b.
     pairs_tried: int

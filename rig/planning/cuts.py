@@ -107,7 +107,7 @@ def phases(scenario: Scenario, logs: Logs, timeline: Timeline, cuts: Sequence[Cu
     reached = [epoch for epoch in logs.epochs if epoch.end > timeline.setup.entry_index]
     return tuple(
         PhaseFacts(
-            coverage.phase.text, len(coverage.phase.epochs), len(coverage.phase.roles),
+            coverage.phase.text, len(coverage.phase.epochs), coverage.write_count,
             coverage.pair_count, coverage.lost_alone_count, coverage.landed_alone_count, coverage.state_count,
             coverage.tear_count if model == Fault.TORN else None, coverage.tears_tried,
         )

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rig.faults import CrashState, Fault, Logs, WriteLog, epochs, plan
 from rig.faults.choosing.agenda import LISTED_MEMBERS_MAX, Choice, Turns, agenda, is_small, pair_cover
 from rig.faults.choosing.paircoverage import pair_coverage
-from rig.faults.choosing.phases import WriteRole, phases
-from rig.faults.states.state import Draw, make_state
-from tests.unit.faults.disks import Op, alike_transactions, everything, run_of, some_ops
+from rig.faults.choosing.phases import Phase, WriteRole, phases
+from rig.faults.log.extents import overlaps
+from rig.faults.states.state import Draw, landable, make_state
+from tests.unit.faults.disks import Op, alike_transactions, everything, rebuild, run_of, some_ops
 from tests.unit.faults.log.test_log import FLUSH, FUA, MARK, METADATA, Entry, encode
 
 
@@ -168,12 +169,30 @@ def test_what_was_tried_is_counted_as_by_hand(place: Path, ops: list[Op], data: 
         split = epochs(log)
         states = data.draw(st.lists(st.sampled_from(everything(Fault.POWERCUT, log).states), max_size=20))
         for one in pair_coverage(log, split, states):
-            count = len(one.phase.roles)
-            own = [subset_of(state) for state in states if state.epoch in one.phase.epochs and is_at_the_end(state)]
+            telling = [rank for rank in range(len(one.phase.roles)) if tells(log, one.phase, rank)]
+            count = len(telling)
+            assert count == one.write_count
+            at_the_end = [state for state in states if state.epoch in one.phase.epochs and is_at_the_end(state)]
+            own = [tuple(telling.index(rank) for rank in subset_of(state) if rank in telling) for state in at_the_end]
             assert len(parted_pairs(own, count)) == one.pair_count
             assert len({subset for subset in own if len(subset) == count - 1}) == one.lost_alone_count
             assert len({subset for subset in own if len(subset) == 1}) == one.landed_alone_count
             assert sum(state.epoch in one.phase.epochs for state in states) == one.state_count
+
+
+def tells(log: WriteLog, phase: Phase, rank: int) -> bool:
+    """Whether the device shows if a write of the phase landed, in one of the first four epochs, or may show it."""
+    for epoch in phase.epochs[:4]:
+        members = landable(epoch)
+        begin, length = int(log.offset_bytes[members[rank]]), int(log.payload_bytes[members[rank]])
+        others = [each for each in (*members, *epoch.fuas) if each != members[rank]]
+        if not length or overlaps(log, others, begin, length):
+            return True
+        every = make_state(epoch, len(epoch.fuas), whole=members)
+        but_one = make_state(epoch, len(epoch.fuas), whole=[*members[:rank], *members[rank + 1 :]])
+        if rebuild(log, every) != rebuild(log, but_one):
+            return True
+    return False
 
 
 def subset_of(state: CrashState) -> tuple[int, ...]:
