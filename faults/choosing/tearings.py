@@ -3,9 +3,10 @@
 The plainest tear comes first, because checksums are there for it. A write is torn in two: its beginning landed and its
 end did not, or the other way round.
 
-1. Each write torn in the middle of what it changes, all others landed; each torn, all others lost; then both again with
-   the other half. The first two are the plain tears that `rig.faults.choosing.paircoverage` counts for each write.
-2. Each write torn in the middle, with the writes before it, or with those after it.
+1. Each write torn between sectors that it changes, all others landed; each torn, all others lost; then both again with
+   the other part. The first two are the plain tears that `rig.faults.choosing.paircoverage` counts for each write. Half
+   of these tears are in the middle of what the write changes, and each epoch draws the places of its own.
+2. Each write torn so, with the writes before it, or with those after it.
 3. Two writes torn, the others landed or lost.
 4. Each write torn at every boundary of sectors in a block, the others landed or lost.
 
@@ -32,7 +33,7 @@ class Half:
 
     rank: int
     is_end: bool
-    # The sectors before the tear; 0: the middle of the write.
+    # The sectors before the tear; 0: wherever the epoch draws it.
     sector_count: int = 0
 
 

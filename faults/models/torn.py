@@ -54,6 +54,8 @@ from rig.faults.states.state import UNIT_BYTES, CrashState, Tear, landable, make
 UNITS_LISTED_MAX = 8
 # A longer batch weighs as much as one with this many writes.
 _NEED_WRITES_MAX = 8
+# The share of plain tears in the middle of what the write changes.
+_MIDDLE_SHARE = 1 / 2
 # The turns of the families: the batch, FUA writes, writes ahead, tails, shorn writes; the last two need long writes.
 _MIX, _LONG_MIX = (0, 1, 0, 0, 2, 0), (0, 3, 1, 4, 2)
 
@@ -71,7 +73,8 @@ def states(log: WriteLog, log_epochs: Sequence[Epoch], budget: Budget) -> Plan:
         is_small = sum(unit_count(log, member, 512) for member in members) <= UNITS_LISTED_MAX
         fuas_small = all(unit_count(log, fua, 512) <= UNITS_LISTED_MAX for fua in epoch.fuas)
         own = shared.get(epoch.number) or _Agenda.of(log, [epoch], random.Random(f"tears {budget.seed}/{epoch.begin}"))
-        batch = _batch(log, epoch, own.turns.of_one_epoch(), None if is_small else budget.seed)
+        places = random.Random(f"places of tears {budget.seed}/{epoch.begin}")
+        batch = _batch(log, epoch, own.turns.of_one_epoch(), None if is_small else budget.seed, places)
         families = batch, _torn_fuas(log, epoch), _torn_ahead(log, epoch), _tails(log, epoch), _shorn(log, epoch)
         ranked = chain(mix_rankings(own.mix, families), _untorn(epoch))
         return Ranking(ranked, is_small and fuas_small and not any(epoch.ahead))
@@ -183,14 +186,16 @@ def _state_of_units(log: WriteLog, epoch: Epoch, landed: Iterable[tuple[int, int
     return make_state(epoch, len(epoch.fuas), whole=whole, tears=tears)
 
 
-def _batch(log: WriteLog, epoch: Epoch, choices: Iterator[Tearing | None], seed: int | None) -> Iterator[CrashState]:
+def _batch(
+    log: WriteLog, epoch: Epoch, choices: Iterator[Tearing | None], seed: int | None, places: random.Random
+) -> Iterator[CrashState]:
     """Yield the tears on the agenda, then all choices of a small batch, or draws without end if there is a seed."""
     members, fua_count = landable(epoch), len(epoch.fuas)
     units = [512, 4096] if any(_is_long(log, member) for member in members) else [512]
     random_draws = in_turns(*(draws(epoch, seed, unit_bytes) for unit_bytes in units)) if seed is not None else iter(())
     for choice in choices:
         if choice:
-            yield from _state_of(log, epoch, choice)
+            yield from _state_of(log, epoch, choice, places)
         elif draw := next(random_draws, None):
             yield make_state(epoch, fua_count, draw=draw)
     if seed is None:
@@ -199,7 +204,7 @@ def _batch(log: WriteLog, epoch: Epoch, choices: Iterator[Tearing | None], seed:
         yield make_state(epoch, fua_count, draw=draw)
 
 
-def _state_of(log: WriteLog, epoch: Epoch, choice: Tearing) -> Iterator[CrashState]:
+def _state_of(log: WriteLog, epoch: Epoch, choice: Tearing, places: random.Random) -> Iterator[CrashState]:
     """Yield the state of a choice, or none if a write has no boundary there."""
     members, tears = landable(epoch), []
     for half in choice.halves:
@@ -207,7 +212,7 @@ def _state_of(log: WriteLog, epoch: Epoch, choice: Tearing) -> Iterator[CrashSta
         # Half of a long write is whole blocks.
         unit_bytes = 4096 if _is_long(log, entry) and not half.sector_count else 512
         count = unit_count(log, entry, unit_bytes)
-        at = half.sector_count or (count // 2 if unit_bytes == 4096 else _middle(log, epoch, entry, count))
+        at = half.sector_count or (count // 2 if unit_bytes == 4096 else _place(log, epoch, entry, count, places))
         if not 0 < at < count:
             return
         tears.append(Tear(entry, unit_bytes, tuple(range(at, count) if half.is_end else range(at))))
@@ -215,10 +220,16 @@ def _state_of(log: WriteLog, epoch: Epoch, choice: Tearing) -> Iterator[CrashSta
     yield make_state(epoch, len(epoch.fuas), whole=whole, tears=tears)
 
 
-def _middle(log: WriteLog, epoch: Epoch, entry: int, count: int) -> int:
-    """Return the sector before which a write is torn in the middle of what it changes, so that each part shows."""
+def _place(log: WriteLog, epoch: Epoch, entry: int, count: int, places: random.Random) -> int:
+    """Return the sector before which a write is torn, so that each part shows; half of these are in the middle.
+
+    A checksum may cover only a part of what is written, and alike epochs are torn at other places.
+    """
     changed = changed_sectors(log, entry, epoch.begin)
-    return changed[len(changed) // 2] if len(changed) > 1 else count // 2
+    if len(changed) < 2:
+        return count // 2
+    in_the_middle = places.random() < _MIDDLE_SHARE
+    return changed[len(changed) // 2 if in_the_middle else places.randrange(1, len(changed))]
 
 
 @dataclass(frozen=True)
