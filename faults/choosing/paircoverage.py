@@ -1,8 +1,9 @@
 """Which choices of writes, and which tears, the states of a plan have tried, phase by phase.
 
 For each phase (`rig.faults.choosing.phases`) with n writes there are n * (n - 1) ordered pairs: this write landed, that
-one did not. A write that changes nothing is left out, because no state tells whether it landed. A pair is tried if some state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise
-every write may be lost alone, or land alone. States of other cuts, torn states and damaged states do not count.
+one did not. A write that changes nothing is left out, because no state tells whether it landed. A pair is tried if some
+state of an alike epoch has it so, at the cut before the closing FLUSH. Likewise every write may be lost alone, or land
+alone. States of other cuts, torn states and damaged states do not count.
 
 A write that changes at least two sectors has two plain tears: its beginning landed and its end did not, or the other
 way round, while all other writes landed; and the same while none did. A tear is tried if some state of an alike epoch

@@ -22,6 +22,9 @@ FURTHER = frozenset({
     ("life", "torn"), ("life", "recoverycut"), ("writers", "powercut"),
     (DEFAULT_WORKLOAD, "recoverycut"), (DEFAULT_WORKLOAD, "secondcut"), (DEFAULT_WORKLOAD, "killcut"),
 })  # fmt: skip
+# The same for an engine's cross-checks alone: a recording of each later life takes seconds, and settings that share
+# their journal recover alike.
+FURTHER_OF_FEW = frozenset({("life", "secondcut")})
 
 
 def default_scenarios(wanted: Profile, controls: ControlsOf, *, is_build: bool = False) -> list[Scenario]:
@@ -40,7 +43,9 @@ def default_scenarios(wanted: Profile, controls: ControlsOf, *, is_build: bool =
 def _goes_further(scenario: Scenario) -> bool:
     # An engine whose syncs do nothing is the control of the others.
     is_plain = not scenario.tuned and scenario.shim in {Shim.NONE, Shim.EATMYDATA}
-    return is_plain and (scenario.workload_name, scenario.fault) in FURTHER and _has_own_promise(scenario)
+    is_of_few = settings_name(scenario.settings) in engine_named(scenario.engine).spec.cross_checks
+    further = FURTHER | FURTHER_OF_FEW if is_of_few else FURTHER
+    return is_plain and (scenario.workload_name, scenario.fault) in further and _has_own_promise(scenario)
 
 
 def _in_quick(scenario: Scenario, controls: ControlsOf) -> bool:

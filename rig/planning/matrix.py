@@ -23,7 +23,7 @@ from rig.engines import Engine, Sharing, Spec, engine_named, engines, settings_n
 from rig.engines.syncs import kinds
 from rig.filesystems import FileSystem, default_filesystems, filesystems, unsafe
 from rig.planning import obstacles, tunings
-from rig.workloads import workload_named
+from rig.workloads import Walk, workload_named
 
 # What most people mean when the power goes.
 DEFAULT_FAULTS = ("powercut", "torn")
@@ -222,9 +222,11 @@ def _scenarios(engine: Engine, filesystem: FileSystem, fault: str) -> Iterable[S
 def _is_offered(spec: Spec, settings: Mapping[str, str], workload: str, fault: str) -> bool:
     """Return whether an engine's settings are measured with a workload under a fault."""
     # Other workloads roll back, which volatile settings may not be able to, and no injection knows their events.
-    # A later life needs transactions that do not depend on how a walk went on before the cut.
-    is_alone = SPECS[fault].injection or SPECS[fault].later_count
-    if not is_default(workload) and (is_alone or spec.is_volatile(settings)):
+    if not is_default(workload) and (SPECS[fault].injection or spec.is_volatile(settings)):
+        return False
+    # In a later life a walk goes on from where the cut left it; the other workloads do not know how.
+    is_later = SPECS[fault].later_count > 0
+    if is_later and not is_default(workload) and not isinstance(workload_named(workload), Walk):
         return False
     # A kill alone may damage volatile settings, and then nothing goes on.
     if SPECS[fault].injection is Injection.KILLCUT and spec.is_volatile(settings):

@@ -1,5 +1,5 @@
 """Workloads: what is done to a database, as pure functions of a seed. Shipped to the guest: standard library only."""
 
-from rig.workloads.workload import MEASURED, NAMES, QUICK, Work, Workload, seed_of_life, workload_named
+from rig.workloads.workload import MEASURED, NAMES, QUICK, Walk, Work, Workload, workload_named
 
-__all__ = ["MEASURED", "NAMES", "QUICK", "Work", "Workload", "seed_of_life", "workload_named"]
+__all__ = ["MEASURED", "NAMES", "QUICK", "Walk", "Work", "Workload", "workload_named"]

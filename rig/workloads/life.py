@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from rig.workloads.events import ALONE, Event, EventKind
 from rig.workloads.operations import Content, Draft, Operation, Row, Skill, Table, Verb, apply
+from rig.workloads.seeds import seed_at
 
 ITEM_COUNT = 48
 # With these the rows of `item` have some gaps and neighbours.
@@ -70,6 +71,11 @@ def events(seed: int, number: int) -> tuple[Event, ...]:
     return step(seed, number).events
 
 
+def later_transaction(seed: int, lives: tuple[int, ...], number: int) -> tuple[Operation, ...]:
+    """Return the operations of transaction `number` where cuts have ended lives, see `rig.workloads.seeds.seed_at`."""
+    return _step(seed, lives, number, CARDS).operations
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of the walk, and what it leaves."""
@@ -84,15 +90,18 @@ class Step:
 
 def step(seed: int, number: int, cards: tuple[Card, ...] = ()) -> Step:
     """Return one step of the walk that deals these cards, by default `CARDS`."""
-    cards = cards or CARDS
-    steps = _steps(seed, cards)
+    return _step(seed, (), number, cards or CARDS)
+
+
+def _step(seed: int, lives: tuple[int, ...], number: int, cards: tuple[Card, ...]) -> Step:
+    steps = _steps(seed, lives, cards)
     while len(steps) <= number:
-        steps.append(_next(seed, len(steps), steps[-1], cards))
+        steps.append(_next(seed_at(seed, lives, len(steps)), len(steps), steps[-1], cards))
     return steps[number]
 
 
 @lru_cache(maxsize=8)
-def _steps(seed: int, cards: tuple[Card, ...]) -> list[Step]:  # noqa: ARG001 - a list for each walk
+def _steps(seed: int, lives: tuple[int, ...], cards: tuple[Card, ...]) -> list[Step]:  # noqa: ARG001 - a list for each
     content: Draft = {table.name: {} for table in TABLES}
     apply(content, initial(seed))
     return [Step((), (), content)]

@@ -15,6 +15,7 @@ from rig.contract.scenario import DEFAULT_WORKLOAD, OWN_WORKLOAD
 from rig.workloads.events import Event
 from rig.workloads.operations import Content, Operation, Skill, Table, Verb, models, within
 from rig.workloads.oracle import Oracle
+from rig.workloads.seeds import seed_at
 
 # The modules of this package; the ones that are measured at night if none is named; and the ones of a quick run, where
 # a life begins with the creation.
@@ -47,13 +48,12 @@ class Workload(Protocol):
         """Return what happens just before transaction `number`."""
 
 
-# Far enough from each other that no life has the seed of another scenario's life.
-_SEED_STEP = 1_000_003
+@runtime_checkable
+class Walk(Protocol):
+    """A workload whose transactions depend on the ones before: it has to know which of these a later life made."""
 
-
-def seed_of_life(seed: int, rank: int) -> int:
-    """Return the seed of a life, so that a transaction that is made again looks different; the first has rank 0."""
-    return seed + rank * _SEED_STEP
+    def later_transaction(self, seed: int, lives: tuple[int, ...], number: int) -> tuple[Operation, ...]:
+        """Return the operations of transaction `number`; `lives` as in `rig.workloads.seeds.seed_at`."""
 
 
 @cache
@@ -99,7 +99,10 @@ class Work:
         if number <= self.creates:
             made = (Operation(Verb.MAKE_TABLE, table.name, made=table) for table in self.first_tables)
             return (*made, *self.initial)
-        return self._within(self._workload.transaction(self._seed_of(number), number - self.creates))
+        lives = tuple(shown - self.creates for shown in self._lives)
+        if lives and isinstance(self._workload, Walk):
+            return self._within(self._workload.later_transaction(self._seed, lives, number - self.creates))
+        return self._within(self._workload.transaction(seed_at(self._seed, self._lives, number), number - self.creates))
 
     def events(self, number: int) -> tuple[Event, ...]:
         """Return what happens just before transaction `number`."""
@@ -124,11 +127,6 @@ class Work:
     def user_bytes(self, issued: int) -> int:
         """Return the bytes of keys and values that the first `issued` transactions pass to the engine."""
         return sum(operation.user_bytes for number in range(1, issued + 1) for operation in self.transaction(number))
-
-    def _seed_of(self, number: int) -> int:
-        """Return the seed of the life that carried out a transaction: the last that began with fewer."""
-        rank = max((rank for rank, shown in enumerate(self._lives, 1) if shown < number), default=0)
-        return seed_of_life(self._seed, rank)
 
     def _within(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
         return within(operations, self._skills, self.first_tables)

@@ -19,7 +19,7 @@ from rig.contract.errors import HostError
 from rig.contract.findings import FindingKind
 from rig.contract.scenario import is_default
 from rig.planning import matrix
-from rig.planning.defaults import FURTHER
+from rig.planning.defaults import FURTHER, FURTHER_OF_FEW
 from rig.planning.matrix import Profile
 
 # Import modules that need numpy or a machine where they are used, so that collection takes only milliseconds.
@@ -38,7 +38,7 @@ Way = tuple[str, str]
 WAYS: Mapping[str, Sequence[Way]] = {
     "ledger": [("ledger", fault) for fault in FAULTS],
     "life": [("life", fault) for fault in FAULTS],
-    "further": sorted(FURTHER - {("life", fault) for fault in FAULTS}),
+    "further": sorted((FURTHER | FURTHER_OF_FEW) - {("life", fault) for fault in FAULTS}),
 }
 _HEAD = re.compile(r"^(\w+): (.+?)(?=\n\w+: |\n\n)", re.DOTALL | re.MULTILINE)
 _SHOWN_MAX = 3

@@ -74,6 +74,7 @@ def _requests(port: int, judge: Judge) -> Iterator[dict[str, Any]]:
             elif ADDED in message:
                 added.unpack()
                 _warm_verifier(judge)
+            # What few machines are asked for is loaded here, because every machine would wait for it when it boots.
             elif "probe" in message:
                 from rig.guest import fileprobe
 

@@ -62,8 +62,12 @@ def _of_database(site: Site, mark: Callable[[str], None], think: Callable[[float
 
 
 def _goes_on(site: Site, finding: Finding, mark: Callable[[str], None]) -> bool:
-    """Return whether the database came back whole with transactions left to carry out; if so, mark what it showed."""
-    if finding.kind is not FindingKind.PREFIX or not site.numbers_after(finding.recovered or 0):
+    """Return whether the database came back whole with transactions left to carry out; if so, mark what it showed.
+
+    Making a database is no work of a later life: a life begins with that, before its driver knows any table.
+    """
+    is_made = finding.recovered or not site.creates
+    if finding.kind is not FindingKind.PREFIX or not is_made or not site.numbers_after(finding.recovered or 0):
         return False
     mark(f"recovered-{finding.recovered}")
     return True

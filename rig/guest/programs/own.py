@@ -24,7 +24,7 @@ from rig.guest.site import Site
 from rig.guest.watch.children import Child
 from rig.guest.watch.forks import EngineFailed, kill_children
 from rig.guest.watch.patience import OF_A_WORKLOAD, Limits
-from rig.workloads import seed_of_life
+from rig.workloads.seeds import seed_of_life
 
 _LIMITS = Limits(processor_s=20, wall_s=1000, memory_mib=400, look_s=10)
 # A later life may take this many times as long as the check of a crash state.

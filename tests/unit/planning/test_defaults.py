@@ -18,6 +18,14 @@ def test_a_build_of_the_user_is_looked_at_in_more_ways(fault: str) -> None:
     assert {f"sqlite-ext4-{name}{'.' if '_' in fault else '_'}{fault}" for name in ("delete_full", "wal_full")} <= more
 
 
+def test_later_lives_of_a_walk_are_measured_of_the_cross_checks_with_a_promise_alone() -> None:
+    build = defaults.default_scenarios(matrix.profile("quick"), control_settings, is_build=True)
+    walks = {scenario.id for scenario in build if ".life" in scenario.id and scenario.fault == "secondcut"}
+    assert {"sqlite-ext4-delete_full.life_secondcut", "sqlite-ext4-wal_full.life_secondcut"} == {
+        name for name in walks if "sqlite" in name and "eatmydata" not in name
+    }
+
+
 def test_a_whole_matrix_has_all_that_a_build_has() -> None:
     nightly, quick = (matrix.profile(name) for name in ("nightly", "quick"))
     whole = {scenario.id for scenario in defaults.default_scenarios(nightly, control_settings)}

@@ -246,7 +246,7 @@ def test_only_later_lives_are_under_a_shim_so_that_the_first_is_recorded_once() 
     [
         ("sqlite-nfs-wal_full_secondcut", "after a cut the rig mounts its server's disk alone"),
         ("files-ext4-append-fsync_secondcut", "recovers nothing that it could go on with"),
-        ("sqlite-ext4-wal_full.life_secondcut", "no scenario matches"),
+        ("sqlite-ext4-wal_full.writers_secondcut", "no scenario matches"),
     ],
 )
 def test_what_cannot_go_on_after_a_cut_is_not_measured_and_says_why(name: str, why: str) -> None:

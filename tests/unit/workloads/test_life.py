@@ -38,6 +38,19 @@ def test_a_transaction_and_its_events_follow_from_seed_and_number_alone(seed: in
     assert first == (life.transaction(seed, number), life.events(seed, number))
 
 
+@settings(max_examples=15)
+@given(seed=seeds, shown=st.lists(st.integers(0, COUNT), min_size=1, max_size=2))
+def test_a_later_life_goes_on_from_what_was_left_and_repeats_nothing(seed: int, shown: list[int]) -> None:
+    """The model of a walk whose transactions do not fit what was there is an error."""
+    first, later = Work("life", seed, COUNT), Work("life", seed, COUNT, lives=tuple(shown))
+    left = min(shown)
+    assert first.models[: left + 1] == later.models[: left + 1]
+    # What is made before anything is in the database is the same in all lives.
+    begin = max(left, first.creates)
+    assert not {str(model) for model in first.models[begin + 1 :]} & {str(model) for model in later.models[begin + 1 :]}
+    assert len({str(model) for model in later.models}) == COUNT + 1
+
+
 def test_another_process_with_other_hashes_walks_the_same_way() -> None:
     code = "from rig.workloads import life; print([(life.transaction(3, n), life.events(3, n)) for n in range(1, 61)])"
     said = {

@@ -27,7 +27,11 @@ COUNT, CUT, LATER = 12, 5, 3
 
 @pytest.fixture
 def orders() -> Orders:
-    (found,) = matrix.select(["sqlite-ext4-wal_full_secondcut"])
+    return orders_of("sqlite-ext4-wal_full_secondcut")
+
+
+def orders_of(scenario: str) -> Orders:
+    (found,) = matrix.select([scenario])
     return replace(found, workload=replace(found.workload, transaction_count=COUNT, think_ms=0, rest_ms=0)).orders
 
 
@@ -69,6 +73,22 @@ def test_it_goes_on_after_what_the_recovered_database_shows_and_so_does_the_next
     assert 8 == finding.recovered
     assert ["recovered-8", *turns(9, 10, 11), "end"] == marks
     assert 11 == shown(orders, lost, CUT, 8).recovered
+
+
+def test_a_walk_goes_on_from_where_it_was_but_does_not_make_its_database(tmp_path: Path) -> None:
+    walk = orders_of("sqlite-ext4-wal_full.life_secondcut")
+    made, empty = tmp_path / "made", tmp_path / "empty"
+    made.mkdir()
+    empty.mkdir()
+    # Making the database, and one transaction.
+    workload.run(Site(replace(walk, transaction_count=2), str(made)), lambda _: None)
+    finding, marks = lived(walk, made)
+    assert (FindingKind.PREFIX, 2) == (finding.kind, finding.recovered)
+    assert ["recovered-2", *turns(3, 4, 5), "end"] == marks
+    assert (FindingKind.PREFIX, 5) == (shown(walk, made, 2).kind, shown(walk, made, 2).recovered)
+    finding, marks = lived(walk, empty)
+    assert (FindingKind.PREFIX, 0) == (finding.kind, finding.recovered)
+    assert [] == marks
 
 
 def test_what_an_earlier_life_lost_is_no_transaction_of_a_later_one(orders: Orders, lost: Path) -> None:
