@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -40,19 +39,33 @@ def record(
     says: Callable[[str], None] = lambda _: None,
     *,
     reproduce: bool = False,
-    together: bool = False,
 ) -> Recording:
     """Record a scenario into a folder; `reproduce` repeats it until two recordings agree, and notes whether they did.
 
-    With `together` two machines make the first two recordings at the same time. `says` takes a line on each repetition.
+    A user's program with threads may never repeat, so it is recorded twice only. `says` takes a line on each run.
+    Two runs are enough on a quiet host. On a busy host a race in QEMU 7.2 can make recordings differ (see
+    `rig.machines.machine.start`), so up to `_RUNS_MAX` runs are made. One of the two recordings that agree is kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     require_space(folder, _SPACE_BYTES, f"recording {scenario.id}")
+    begin_s = time.monotonic()
+    report, parts = run(scenario, template)
     reproduced: bool | None = None
     if reproduce:
-        report, parts, reproduced = _repeat(scenario, template, says, together=together)
-    else:
-        report, parts = run(scenario, template)
+        runs_max = _RUNS_OF_OWN_MAX if load(scenario.engine_module).own_driver else _RUNS_MAX
+        seen = [parts]
+        for number in range(2, runs_max + 1):
+            says(
+                f"recording {scenario.id} again, to see that it repeats: {number} of at most {runs_max}; "
+                f"the last took {time.monotonic() - begin_s:.0f} s"
+            )
+            begin_s = time.monotonic()
+            report, parts = run(scenario, template)
+            if reproduced := parts in seen:
+                break
+            seen.append(parts)
+        if not reproduced:
+            says(f"{scenario.id} does not repeat: its {len(seen)} recordings differ; the last one is cut")
     path = folder / "log"
     if "rounds" in report:
         report["live"] = _proven_live(scenario, report, parts, folder)
@@ -70,44 +83,6 @@ def record(
     finally:
         path.unlink(missing_ok=True)
     return archive.save(folder, kept, replace(facts, reproduced=reproduced), traces)
-
-
-def _repeat(
-    scenario: Scenario, template: Template, says: Callable[[str], None], *, together: bool
-) -> tuple[dict[str, Any], list[bytes], bool]:
-    """Record until two recordings agree; return the last report, its parts, and whether two agreed.
-
-    A user's program with threads may never repeat, so it is recorded twice only. Two recordings are enough on a quiet
-    host. On a busy host a race in QEMU 7.2 can make recordings differ (see `rig.machines.machine.start`), so up to
-    `_RUNS_MAX` are made.
-    """
-    runs_max = _RUNS_OF_OWN_MAX if load(scenario.engine_module).own_driver else _RUNS_MAX
-    seen: list[list[bytes]] = []
-    for report, parts in _runs(scenario, template, runs_max, says, together=together):
-        if parts in seen:
-            return report, parts, True
-        seen.append(parts)
-    says(f"{scenario.id} does not repeat: its {len(seen)} recordings differ; the last one is cut")
-    return report, parts, False
-
-
-def _runs(
-    scenario: Scenario, template: Template, count: int, says: Callable[[str], None], *, together: bool
-) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
-    """Yield what `run` returns, `count` times."""
-    at_once = 2 if together else 1
-    begin_s = time.monotonic()
-    if together:
-        says(f"recording {scenario.id} twice at the same time, to see that it repeats")
-    with ThreadPoolExecutor(at_once, "recording") as pool:
-        yield from pool.map(lambda _: run(scenario, template), range(at_once))
-    for number in range(at_once + 1, count + 1):
-        says(
-            f"recording {scenario.id} again, to see that it repeats: {number} of at most {count}; "
-            f"the last took {time.monotonic() - begin_s:.0f} s"
-        )
-        begin_s = time.monotonic()
-        yield run(scenario, template)
 
 
 def record_live(scenario: Scenario, template: Template) -> list[LiveFinding]:

@@ -77,8 +77,6 @@ class LocalThreads:
         self._says = says
         self._jobs = jobs or len(os.sched_getaffinity(0))
         self._pools = pools or Pools()
-        # Whether more machines may run than there are recordings to make.
-        self._has_room = False
 
     @property
     def machine_count(self) -> int:
@@ -89,14 +87,12 @@ class LocalThreads:
 
     def prepare(self, scenarios: Sequence[Scenario]) -> None:
         """Make the templates that the cache lacks."""
-        self._has_room = len({scenario.recording_key for scenario in scenarios}) < self._jobs
         for scenario in scenarios:
             self._source.of(scenario)
 
     def record(self, scenario: Scenario, folder: Path, *, reproduce: bool) -> Recording:
-        """Record in a clone of the recorder, or in two at the same time."""
-        template = self._source.of(scenario).recorder
-        return record.record(scenario, template, folder, self._says, reproduce=reproduce, together=self._has_room)
+        """Record in a clone of the recorder."""
+        return record.record(scenario, self._source.of(scenario).recorder, folder, self._says, reproduce=reproduce)
 
     def recover(self, scenario: Scenario, profile: Profile, logs: Logs, kept: Recoveries) -> None:
         """Recover in clones of the verifier."""
