@@ -27,8 +27,8 @@ from rig.faults.states.state import CrashState, landable, unit_count
 # Rows of the table of pairs that are made at a time.
 _ROWS = 1024
 _TEARS_OF_A_WRITE = 2
-# To find what the writes of a phase change: how many of its epochs are read, and the most writes of each.
-_EPOCHS_SEEN, _LOOKED_AT_MAX = 4, 32
+# The most writes of an epoch that are read to find what they change.
+_LOOKED_AT_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,17 @@ def _plain_tears(log: WriteLog, state: CrashState) -> Iterator[tuple[int, bool]]
 def _telling(log: WriteLog, phase: Phase) -> tuple[list[int], set[int]]:
     """Return the ranks of the writes that change something in an epoch of the phase, and of those that can be torn.
 
-    A look at the first epochs is enough. In a long batch nothing is read, and every write counts. So does a discard,
-    and a write that touches another one. A write that can be torn changes at least two sectors.
+    In a long batch nothing is read, and every write counts. So does a discard, and a write that touches another one. A
+    write that can be torn changes at least two sectors.
     """
     telling, tearable = set(), set()
-    for epoch in phase.epochs[:_EPOCHS_SEEN]:
+    for epoch in phase.epochs:
         members = landable(epoch)
         is_long = len(members) > _LOOKED_AT_MAX
         for rank, entry in enumerate(members):
             sectors = unit_count(log, entry, SECTOR_BYTES)
+            if rank in telling and (sectors < 2 or rank in tearable):
+                continue
             changed = sectors if is_long else len(changed_sectors(log, entry, epoch.begin))
             others = [*members[:rank], *members[rank + 1 :], *epoch.fuas]
             place = int(log.offset_bytes[entry]), int(log.payload_bytes[entry])
