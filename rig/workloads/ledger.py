@@ -32,14 +32,16 @@ NEEDS: frozenset[Skill] = frozenset()
 
 def initial(seed: int) -> tuple[Operation, ...]:
     """Return the inserts that make the content before transaction 1."""
-    return tuple(Operation(Verb.INSERT, "account", key, _account(seed, 0, key)) for key in range(1, ACCOUNT_COUNT + 1))
+    return tuple(
+        Operation(Verb.INSERT, "account", key, account_row(seed, 0, key)) for key in range(1, ACCOUNT_COUNT + 1)
+    )
 
 
 def transaction(seed: int, number: int) -> tuple[Operation, ...]:
     """Return the operations of transaction `number`, counted from 1."""
     choice = random.Random(f"ledger {seed} {number}")
     accounts = choice.sample(range(1, ACCOUNT_COUNT + 1), 2)
-    operations = [Operation(Verb.UPDATE, "account", key, _account(seed, number, key)) for key in accounts]
+    operations = [Operation(Verb.UPDATE, "account", key, account_row(seed, number, key)) for key in accounts]
     for key, account in zip(_entry_keys(number), accounts, strict=True):
         note = _text(f"entry {seed} {number} {key}", _ENTRY_NOTE_CHARS)
         operations.append(Operation(Verb.INSERT, "entry", key, (account, choice.randrange(1, 10**6), note)))
@@ -53,13 +55,14 @@ def events(seed: int, number: int) -> tuple[Event, ...]:  # noqa: ARG001 - as ev
     return ()
 
 
-def _entry_keys(number: int) -> tuple[int, int]:
-    return 2 * number - 1, 2 * number
-
-
-def _account(seed: int, number: int, key: int) -> Row:
+def account_row(seed: int, number: int, key: int) -> Row:
+    """Return the row of an account as a transaction leaves it."""
     balance = random.Random(f"balance {seed} {number} {key}").randrange(10**9)
     return f"owner-{key}", balance, number, _text(f"account {seed} {number} {key}", _ACCOUNT_NOTE_CHARS)
+
+
+def _entry_keys(number: int) -> tuple[int, int]:
+    return 2 * number - 1, 2 * number
 
 
 def _text(label: str, chars: int) -> str:

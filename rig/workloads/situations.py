@@ -22,9 +22,10 @@ OTHER_WRITER = "the next commit was that of another process"
 OTHER_THREAD = "the next commit was that of another thread"
 EARLY = "a commit began before the last one was acknowledged"
 CHECKPOINTED = "a commit went on while another connection checkpointed"
+SYNCED = "a commit was made and acknowledged while the sync of a checkpoint was under way"
 WAITED = "a writer waited while another connection checkpointed"
 READ = "a commit went on while another connection opened and read"
-OF_WRITERS = (BUSY, OTHER_WRITER, OTHER_THREAD, EARLY, CHECKPOINTED, WAITED, READ)
+OF_WRITERS = (BUSY, OTHER_WRITER, OTHER_THREAD, EARLY, CHECKPOINTED, SYNCED, WAITED, READ)
 
 
 # Another process has committed and ended without closing the database.

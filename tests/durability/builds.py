@@ -74,7 +74,8 @@ PLANTED = Path(__file__).with_name("planted")
 PLANTED_IN = "3.53.2"
 # All the builds that the tests use in a guest, in one template, because making a template takes longer than using it.
 IN_THE_GUEST = (
-    "3.8.5", "3.8.9", "apsw==3.51.2.0", "close-unsynced", "hot-rollback-unsynced", "twin-partial-checkpoint-synced",
+    "3.8.5", "3.8.9", "apsw==3.51.2.0", "checkpoint-published-before-sync", "close-unsynced", "hot-rollback-unsynced",
+    "twin-partial-checkpoint-synced",
 )  # fmt: skip
 
 

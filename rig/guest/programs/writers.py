@@ -7,8 +7,9 @@ overlap, as in `begin-5 begin-6 ack-6 ack-5`. The engine has committed them in t
 acknowledgement covers all lower numbers.
 
 Two more processes wake at the same moments. One checkpoints over a connection of its own, if the engine knows
-checkpoints, so a commit meets a checkpoint that runs, or has to wait for one. The other opens a connection, reads
-everything and closes it.
+checkpoints, so a commit meets a checkpoint that runs, or has to wait for one. Some of its syncs are held until another
+connection has committed: what is not durable before a checkpoint ends must not be needed by that commit. The other
+process opens a connection, reads everything and closes it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rig.engines import CrowdedDatabase, Database, EventfulDatabase, load
 from rig.guest.programs import marks
 from rig.guest.site import Site
 from rig.guest.watch.forks import Fork, Send
+from rig.guest.watch.heldsyncs import hold_syncs
 from rig.workloads import situations
 from rig.workloads.events import EventKind
 
@@ -37,6 +39,11 @@ _RETRY_MS, _LATE_MS, _CHECKPOINT_EVERY = (0.2, 1.0), 30.0, 2
 _IN_A_ROW, _BETWEEN_MS = (1, 6), 5.0
 # The first way to checkpoint, which waits for nobody and so runs while others commit, is this much more likely.
 _GENTLE = 3
+# The longest that a sync of a checkpoint is held: one that lets others commit meanwhile, and any other one. The next
+# moment may be seconds away, which cost nothing while all sleep.
+_HELD_MS, _HELD_SHORTLY_MS, _HELD_LOOK_MS = 20_000.0, 30.0, 5.0
+# Which sync of a checkpoint is held, of two; 0 for none.
+_HELD_OF = range(3)
 _WORD = struct.Struct("q")
 
 
@@ -62,8 +69,11 @@ class _Slot(IntEnum):
     CHECKPOINTS_ENDED = 3
     READINGS_BEGUN = 4
     READINGS_ENDED = 5
-    # For each writer, whether its transaction has begun and is not acknowledged.
-    WRITERS = 6
+    # Whether a sync of a checkpoint is held.
+    IS_HELD = 6
+    # For each writer, how many beginnings and acknowledgements it has marked: an odd number while a transaction has
+    # begun and is not acknowledged.
+    WRITERS = 7
 
 
 class _Shared:
@@ -97,6 +107,45 @@ class _Span:
     def is_shared(self) -> bool:
         """Whether anything of the kind has been under way since the beginning."""
         return self._shared[self._begun] > self._ended_before
+
+
+class _Hold:
+    """Holds one sync of a checkpoint until another connection has acknowledged a commit, or for a time."""
+
+    def __init__(self, site: Site, shared: _Shared) -> None:
+        self._writers = _writers(site)
+        self._shared = shared
+        # How many syncs are left up to the one that is held, and the longest that it is.
+        self._left, self._longest_ms = 0, 0.0
+
+    def begin(self, left: int, longest_ms: float) -> None:
+        """Begin a checkpoint whose sync number `left` is held; none if that is 0."""
+        self._left, self._longest_ms = left, longest_ms
+
+    def __call__(self) -> None:
+        """Return when the next sync may begin."""
+        self._left -= 1
+        if self._left:
+            return
+        shared, begin_s, before = self._shared, time.monotonic(), self._acknowledged_count
+        shared[_Slot.IS_HELD] = 1
+        while (
+            self._acknowledged_count == before
+            and not (shared[_Slot.IS_OVER] or shared[_Slot.HAS_FAILED])
+            and time.monotonic() < begin_s + self._longest_ms / 1e3
+        ):
+            time.sleep(_HELD_LOOK_MS / 1e3)
+        shared[_Slot.IS_HELD] = 0
+
+    @property
+    def _acknowledged_count(self) -> int:
+        return sum(self._shared[writer] // 2 for writer in self._writers)
+
+
+def _writers(site: Site) -> set[int]:
+    """Return the places of all writers in the shared memory."""
+    process_count, thread_count = site.work.writers
+    return {_Slot.WRITERS + rank for rank in range(process_count * thread_count)}
 
 
 def run(site: Site, mark: Callable[[str], None]) -> list[Commit]:
@@ -166,11 +215,10 @@ def _commits(
 ) -> Iterator[Commit]:
     """Commit one transaction after each moment, until no transaction is left."""
     work, orders = site.work, site.orders
-    process_count, thread_count = work.writers
     own = random.Random(f"writer {orders.seed} {place}")
     # Where this writer, and the others, note that a transaction is not acknowledged yet.
-    here = _Slot.WRITERS + place[0] * thread_count + place[1]
-    elsewhere = {_Slot.WRITERS + rank for rank in range(process_count * thread_count)} - {here}
+    here = _Slot.WRITERS + place[0] * work.writers[1] + place[1]
+    elsewhere = _writers(site) - {here}
     database = site.open_database()
     if not isinstance(database, CrowdedDatabase):
         raise TypeError(f"{type(database).__name__} cannot be shared by several writers; see docs/extend/engine.md")
@@ -187,19 +235,21 @@ def _commits(
             database.close()
             return
         database.carry_out(work.transaction(number))
-        is_early = any(shared[other] for other in elsewhere)
+        is_early = any(shared[other] % 2 for other in elsewhere)
         checkpoints = _Span(shared, _Slot.CHECKPOINTS_BEGUN, _Slot.CHECKPOINTS_ENDED)
         readings = _Span(shared, _Slot.READINGS_BEGUN, _Slot.READINGS_ENDED)
-        shared[here] = 1
+        was_held = shared[_Slot.IS_HELD]
+        shared[here] += 1
         mark(f"begin-{number}")
         while not database.finish():
             busy_count += 1
             shared.pause(own.uniform(*_RETRY_MS))
         mark(f"ack-{number}")
-        shared[here] = 0
+        is_during_sync = bool(was_held and shared[_Slot.IS_HELD])
+        shared[here] += 1
         met = {
             situations.WAITED: has_waited, situations.CHECKPOINTED: checkpoints.is_shared,
-            situations.READ: readings.is_shared, situations.EARLY: is_early,
+            situations.READ: readings.is_shared, situations.EARLY: is_early, situations.SYNCED: is_during_sync,
         }  # fmt: skip
         yield Commit(number, *place, busy_count, tuple(word for word, is_so in met.items() if is_so))
 
@@ -224,11 +274,19 @@ def _checkpoints(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None
     database = site.open_database()
     own = random.Random(f"checkpoints {site.orders.seed}")
     if variants and isinstance(database, EventfulDatabase):
+        hold = _Hold(site, shared)
+        hold_syncs(hold)
 
         def checkpoint() -> None:
             for _ in range(own.randint(*_IN_A_ROW)):
-                database.happen(EventKind.CHECKPOINT, own.choice((*variants[:1] * _GENTLE, *variants)))
+                variant = own.choice((*variants[:1] * _GENTLE, *variants))
+                hold.begin(own.choice(_HELD_OF), _HELD_MS if variant == variants[0] else _HELD_SHORTLY_MS)
+                database.happen(EventKind.CHECKPOINT, variant)
                 time.sleep(own.uniform(0, _BETWEEN_MS) / 1e3)
+            # By now all have committed, so this checkpoint is complete: the next commit comes within its last sync.
+            time.sleep(_LATE_MS / 1e3)
+            hold.begin(_HELD_OF[-1], _HELD_MS)
+            database.happen(EventKind.CHECKPOINT, variants[0])
 
         _meanwhile(site, shared, begin_ns, own, checkpoint, _Slot.CHECKPOINTS_BEGUN, _CHECKPOINT_EVERY)
     database.close()
