@@ -67,8 +67,9 @@ class Profile:
 
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
-        most = workload_named(scenario.workload_name).TRANSACTIONS_MAX
-        return min(self._requested_count(scenario), most or sys.maxsize)
+        workload = workload_named(scenario.workload_name)
+        wanted = self._requested_count(scenario) * getattr(workload, "TRANSACTIONS_TIMES", 1)
+        return min(wanted, workload.TRANSACTIONS_MAX or sys.maxsize)
 
     def _requested_count(self, scenario: Scenario) -> int:
         if SPECS[scenario.fault].injection is Injection.KILL:

@@ -110,11 +110,12 @@ class _Span:
 
 
 class _Hold:
-    """Holds one sync of a checkpoint until another connection has acknowledged a commit, or for a time."""
+    """Holds one sync of a checkpoint until soon after another connection has acknowledged a commit, or for a time."""
 
     def __init__(self, site: Site, shared: _Shared) -> None:
         self._writers = _writers(site)
         self._shared = shared
+        self._chance = random.Random(f"held {site.orders.seed}")
         # How many syncs are left up to the one that is held, and the longest that it is.
         self._left, self._longest_ms = 0, 0.0
 
@@ -135,6 +136,9 @@ class _Hold:
             and time.monotonic() < begin_s + self._longest_ms / 1e3
         ):
             time.sleep(_HELD_LOOK_MS / 1e3)
+        if self._acknowledged_count > before:
+            # Others may want to commit right now, too; the sync begins before, amid or after theirs.
+            time.sleep(self._chance.uniform(0, _LATE_MS) / 1e3)
         shared[_Slot.IS_HELD] = 0
 
     @property
@@ -283,9 +287,9 @@ def _checkpoints(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None
                 hold.begin(own.choice(_HELD_OF), _HELD_MS if variant == variants[0] else _HELD_SHORTLY_MS)
                 database.happen(EventKind.CHECKPOINT, variant)
                 time.sleep(own.uniform(0, _BETWEEN_MS) / 1e3)
-            # By now all have committed, so this checkpoint is complete: the next commit comes within its last sync.
+            # By now all have committed, so this checkpoint is complete: the next commit comes within one of its syncs.
             time.sleep(_LATE_MS / 1e3)
-            hold.begin(_HELD_OF[-1], _HELD_MS)
+            hold.begin(own.choice(_HELD_OF[1:]), _HELD_MS)
             database.happen(EventKind.CHECKPOINT, variants[0])
 
         _meanwhile(site, shared, begin_ns, own, checkpoint, _Slot.CHECKPOINTS_BEGUN, _CHECKPOINT_EVERY)
