@@ -86,6 +86,9 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
 ) -> list[Recovery]:
     """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept.
 
+    At least one of them gave a whole database, if any did: a control has to lose transactions, and nothing is counted
+    as lost by a damaged one.
+
     Also return every later life in which the engine failed after its recovery; there is no recording of it.
 
     A recovery is left out if a replay of its log does not give the disk. Raise RecordingError if most are: then nothing
@@ -95,6 +98,7 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
     telling: list[tuple[int, Recovery]] = []
     others: list[tuple[int, Recovery]] = []
     failures: list[Recovery] = []
+    sound: set[str] = set()
     for address, state, recovered in zip(addresses, states, recoveries, strict=True):
         # A disk that does not mount was not recovered, and the engine is not to blame.
         if recovered is None or recovered.finding.kind is FindingKind.FILESYSTEM_DAMAGE:
@@ -111,6 +115,8 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
         with kept.open(address) as opened:
             recovery = recoverycuts.recovery_of(scenario, opened, recovered.finding, recovered.places)
             if recovery and not recovery.failure:
+                if recovered.finding.kind is FindingKind.PREFIX:
+                    sound.add(recovery.state)
                 written, in_files = recoverycuts.writes(opened, recovery)
                 (telling if in_files.any() or recovery.lives else others).append((len(written), recovery))
                 continue
@@ -119,6 +125,9 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
     chosen = evenly_spaced([recovery for _, recovery in telling], count)
     others.sort(key=lambda row: -row[0])
     chosen = [*chosen, *(recovery for _, recovery in others[: count - len(chosen)])]
+    if sound.isdisjoint(recovery.state for recovery in chosen):
+        spare = [recovery for _, recovery in (*telling, *others) if recovery.state in sound]
+        chosen[len(chosen) - len(spare[:1]) :] = spare[:1]
     for _, recovery in (*telling, *others):
         if recovery not in chosen:
             kept.remove(recovery.state)

@@ -195,6 +195,29 @@ def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path
     assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
 
 
+@pytest.mark.parametrize("whole", [0, 1, 2, None])
+def test_a_recovery_of_a_whole_database_is_kept_if_there_is_one(tmp_path: Path, whole: int | None) -> None:
+    kept, text, _ = kept_log(tmp_path)
+    with kept.open(text) as made:
+        disk = made.log.replay(made.log.entry_count, DISK_MIB << 20)
+    digest = geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES))
+    kept.remove(text)
+    raw = (tmp_path / "raw").read_bytes()
+    (scenario,) = matrix.select(["sqlite-ext4-wal_full_recoverycut"])
+    findings = [Finding(FindingKind.CORRUPT, detail="page 3") for _ in range(3)]
+    if whole is not None:
+        findings[whole] = Finding(FindingKind.PREFIX, recovered=1)
+    with WriteLog.open(tmp_path / "first") as log:
+        state = everything(Fault.POWERCUT, log).states[-1]
+        names = [text, f"{text}/e1.f0", f"{text}/e2.f0"]
+        recovered = [Recovered(finding, raw, b"", digest, ()) for finding in findings]
+        chosen = keep_recoveries(scenario, kept, names, [state] * 3, recovered, log, 1)
+    assert 1 == len(chosen)
+    assert whole is None or chosen[0].state == names[whole]
+    # Nothing of the others is left.
+    assert 1 == len(list((tmp_path / "recoveries").iterdir()))
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(disk=some_requests(4), flip=st.booleans())
 def test_the_block_trace_of_a_recovery_leaves_no_order_open_and_must_agree_with_its_log(
