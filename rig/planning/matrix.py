@@ -60,6 +60,9 @@ class Profile:
     # Under the main faults, the states of a workload that goes through more than the ledger are multiplied by this. A
     # state of an engine that is part of a program takes milliseconds, and the recording seconds.
     wide: int = 3
+    # The transactions of several writers are multiplied by this: they make four at a moment, and few moments have a
+    # checkpoint.
+    crowd: int = 2
 
     def reproduces(self, scenario: Scenario) -> bool:
         """Return whether the recording of a scenario is made twice even if it is not the first."""
@@ -68,7 +71,7 @@ class Profile:
     def transactions_of(self, scenario: Scenario) -> int:
         """Return how many transactions are recorded for a scenario."""
         workload = workload_named(scenario.workload_name)
-        wanted = self._requested_count(scenario) * getattr(workload, "TRANSACTIONS_TIMES", 1)
+        wanted = self._requested_count(scenario) * (self.crowd if hasattr(workload, "WRITERS") else 1)
         return min(wanted, workload.TRANSACTIONS_MAX or sys.maxsize)
 
     def _requested_count(self, scenario: Scenario) -> int:
@@ -135,7 +138,7 @@ def profile(name: str, states: int = 0, transactions: int = 0) -> Profile:
         raise UsageError(f"unknown profile {name!r}; there are: {', '.join(PROFILES)}")
     base = PROFILES[name]
     if transactions:
-        base = replace(base, transaction_count=transactions, side_transaction_count=transactions)
+        base = replace(base, transaction_count=transactions, side_transaction_count=transactions, crowd=1)
     if not states:
         return base
     return replace(

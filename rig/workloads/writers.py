@@ -19,16 +19,12 @@ from rig.workloads.ledger import CREATES, ENTRY_LIFE, LATER, TABLES, TRANSACTION
 from rig.workloads.operations import Operation, Skill, Verb
 
 __all__ = [
-    "CREATES", "LAST", "LATER", "NEEDS", "TABLES", "TRANSACTIONS_MAX", "TRANSACTIONS_TIMES", "WRITERS", "events",
-    "initial", "transaction",
+    "CREATES", "LAST", "LATER", "NEEDS", "TABLES", "TRANSACTIONS_MAX", "WRITERS", "events", "initial", "transaction",
 ]  # fmt: skip
 
 NEEDS = frozenset({Skill.WRITERS})
 # Processes, and threads in each.
 WRITERS = (2, 2)
-# How many times as many transactions as of another workload. Four are made at a moment, and few moments have a
-# checkpoint.
-TRANSACTIONS_TIMES = 2
 # The table and the column whose largest value is the number of the last transaction.
 LAST = ("account", "changed_by")
 # Of the transactions one in four changes a single account, and one in four these many.

@@ -115,7 +115,7 @@ def sweep(
     from rig.planning import matrix
 
     name, values = _axis(over)
-    closely = replace(matrix.profile(profile), transaction_count=transactions, instants=instants)
+    closely = replace(matrix.profile(profile), transaction_count=transactions, crowd=1, instants=instants)
     asked = _Asked(scenarios, name, closely, device, seed, tuning, pause_ms, controls=controls)
     # Check all values before the first is measured, so that one that cannot be measured costs nothing.
     wanted = {value: asked.scenarios(value) for value in values}

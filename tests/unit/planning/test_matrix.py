@@ -307,3 +307,9 @@ def test_a_short_workload_owes_fewer_file_contents_but_never_hardly_any(
     asked: int, fault: str, transactions: int, wanted: int
 ) -> None:
     assert wanted == faultspecs.exposure_wanted(asked, fault, transactions, is_mutant=False)
+
+
+def test_several_writers_make_twice_as_many_transactions_unless_the_user_says_how_many() -> None:
+    (scenario,) = matrix.select(["sqlite-ext4-wal_full.writers_powercut"])
+    assert 80 == matrix.profile("quick").transactions_of(scenario)
+    assert 50 == matrix.profile("quick", transactions=50).transactions_of(scenario)
