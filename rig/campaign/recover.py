@@ -86,8 +86,8 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
 ) -> list[Recovery]:
     """Keep up to `count` recoveries: first those that wrote to files, then those that wrote most. Return those kept.
 
-    At least one of them gave a whole database, if any did: a control has to lose transactions, and nothing is counted
-    as lost by a damaged one.
+    If all of these databases are damaged, one more is kept that came back whole, if any did: a control has to lose
+    transactions, and nothing is counted as lost by a damaged one.
 
     Also return every later life in which the engine failed after its recovery; there is no recording of it.
 
@@ -126,8 +126,7 @@ def keep_recoveries(  # noqa: PLR0917 - types or names tell them apart
     others.sort(key=lambda row: -row[0])
     chosen = [*chosen, *(recovery for _, recovery in others[: count - len(chosen)])]
     if sound.isdisjoint(recovery.state for recovery in chosen):
-        spare = [recovery for _, recovery in (*telling, *others) if recovery.state in sound]
-        chosen[len(chosen) - len(spare[:1]) :] = spare[:1]
+        chosen += [recovery for _, recovery in (*telling, *others) if recovery.state in sound][:1]
     for _, recovery in (*telling, *others):
         if recovery not in chosen:
             kept.remove(recovery.state)

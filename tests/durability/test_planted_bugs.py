@@ -75,18 +75,15 @@ def test_life_finds_a_planted_bug_and_nothing_in_a_harmless_change(
     assert "kept" == twin.result, twin.reasons
 
 
-def test_a_recovery_that_does_not_sync_what_it_restores_is_found(
-    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
+# The second needs a commit that begins and ends within a sync of a checkpoint, which is rare unless the sync is held.
+@pytest.mark.parametrize(
+    ("bug", "way"),
+    [(_RECOVERY_BUG, ("ledger", "recoverycut")), (_OVERLAP_BUG, ("writers", "powercut"))],
+    ids=[_RECOVERY_BUG.name, _OVERLAP_BUG.name],
+)
+def test_a_bug_that_needs_a_way_of_its_own_is_found(
+    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path, bug: Planted, way: planting.Way
 ) -> None:
-    wanted = planting.scenarios(_RECOVERY_BUG, [("ledger", "recoverycut")], guests_builds[_RECOVERY_BUG.name].name)
-    (found,) = planting.measure(wanted, machines_with_builds, tmp_path / "run")
-    assert "broken" == found.result, found.reasons
-
-
-def test_a_checkpoint_that_lets_a_writer_restart_the_log_before_its_sync_is_found(
-    machines_with_builds: Machines, guests_builds: dict[str, Library], tmp_path: Path
-) -> None:
-    # It needs a commit that begins and ends within that sync, which is rare unless the sync is held.
-    wanted = planting.scenarios(_OVERLAP_BUG, [("writers", "powercut")], guests_builds[_OVERLAP_BUG.name].name)
+    wanted = planting.scenarios(bug, [way], guests_builds[bug.name].name)
     (found,) = planting.measure(wanted, machines_with_builds, tmp_path / "run")
     assert "broken" == found.result, found.reasons

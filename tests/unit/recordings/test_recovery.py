@@ -174,13 +174,18 @@ def test_a_recovery_whose_log_does_not_give_the_disk_is_void_and_not_kept(tmp_pa
     assert [] == list((tmp_path / "recoveries").iterdir())
 
 
-def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path) -> None:
-    kept, text, _ = kept_log(tmp_path)
+def unkept_log(folder: Path) -> tuple[Recoveries, str, str, bytes]:
+    """Return an empty folder of recoveries, and of a recovery that it can keep the address, disk digest and raw log."""
+    kept, text, _ = kept_log(folder)
     with kept.open(text) as made:
         disk = made.log.replay(made.log.entry_count, DISK_MIB << 20)
-    digest = geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES))
     kept.remove(text)
-    raw = (tmp_path / "raw").read_bytes()
+    digest = geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES))
+    return kept, text, digest, (folder / "raw").read_bytes()
+
+
+def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    kept, text, digest, raw = unkept_log(tmp_path)
     (scenario,) = matrix.select(["sqlite-ext4-wal_full_recoverycut"])
     finding = Finding(FindingKind.PREFIX, recovered=1)
     with WriteLog.open(tmp_path / "first") as log:
@@ -195,14 +200,11 @@ def test_a_void_recovery_is_left_out_and_costs_the_others_nothing(tmp_path: Path
     assert [archive(tmp_path)] == list((tmp_path / "recoveries").iterdir())
 
 
-@pytest.mark.parametrize("whole", [0, 1, 2, None])
-def test_a_recovery_of_a_whole_database_is_kept_if_there_is_one(tmp_path: Path, whole: int | None) -> None:
-    kept, text, _ = kept_log(tmp_path)
-    with kept.open(text) as made:
-        disk = made.log.replay(made.log.entry_count, DISK_MIB << 20)
-    digest = geometry.disk_digest(row.tobytes() for row in disk.reshape(-1, geometry.CHUNK_BYTES))
-    kept.remove(text)
-    raw = (tmp_path / "raw").read_bytes()
+@pytest.mark.parametrize(("whole", "wanted"), [(0, [0]), (1, [0, 1]), (2, [0, 2]), (None, [0])])
+def test_if_all_that_are_kept_are_damaged_a_whole_database_is_kept_too(
+    tmp_path: Path, whole: int | None, wanted: list[int]
+) -> None:
+    kept, text, digest, raw = unkept_log(tmp_path)
     (scenario,) = matrix.select(["sqlite-ext4-wal_full_recoverycut"])
     findings = [Finding(FindingKind.CORRUPT, detail="page 3") for _ in range(3)]
     if whole is not None:
@@ -212,10 +214,9 @@ def test_a_recovery_of_a_whole_database_is_kept_if_there_is_one(tmp_path: Path, 
         names = [text, f"{text}/e1.f0", f"{text}/e2.f0"]
         recovered = [Recovered(finding, raw, b"", digest, ()) for finding in findings]
         chosen = keep_recoveries(scenario, kept, names, [state] * 3, recovered, log, 1)
-    assert 1 == len(chosen)
-    assert whole is None or chosen[0].state == names[whole]
-    # Nothing of the others is left.
-    assert 1 == len(list((tmp_path / "recoveries").iterdir()))
+    assert [names[number] for number in wanted] == [recovery.state for recovery in chosen]
+    # The others have left no file.
+    assert len(wanted) == len(list((tmp_path / "recoveries").iterdir()))
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
