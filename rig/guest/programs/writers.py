@@ -32,9 +32,12 @@ from rig.guest.watch.heldsyncs import hold_syncs
 from rig.workloads import situations
 from rig.workloads.events import EventKind
 
-# Pauses between two attempts to get the lock, and the longest that a bystander sleeps on after a moment: all writers
-# have committed by then. Only some of these moments have a checkpoint, so that commits make their own, too.
-_RETRY_MS, _LATE_MS, _CHECKPOINT_EVERY = (0.2, 1.0), 30.0, 2
+# Pauses between two attempts to get the lock. Who has tried this often waits for a sync that is held, perhaps for
+# seconds, and each attempt costs time: from then on the pauses are as much longer as the last number says.
+_RETRY_MS, _PATIENT, _LONGER = (0.2, 1.0), 100, 30
+# The longest that a bystander sleeps on after a moment: all writers have committed by then. Only some of these moments
+# have a checkpoint, so that commits make their own, too.
+_LATE_MS, _CHECKPOINT_EVERY = 30.0, 2
 # Checkpoints in a row, and the longest pause between two: the commits of one moment meet several.
 _IN_A_ROW, _BETWEEN_MS = (1, 6), 5.0
 # The first way to checkpoint, which waits for nobody and so runs while others commit, is this much more likely.
@@ -231,7 +234,7 @@ def _commits(
         busy_count = 0
         while (last := database.claim(*work.last)) is None:
             busy_count += 1
-            shared.pause(own.uniform(*_RETRY_MS))
+            shared.pause(_until_retry_ms(own, busy_count))
         has_waited = bool(busy_count) and waiting.is_shared
         number = last + 1
         if number > orders.transaction_count:
@@ -247,7 +250,7 @@ def _commits(
         mark(f"begin-{number}")
         while not database.finish():
             busy_count += 1
-            shared.pause(own.uniform(*_RETRY_MS))
+            shared.pause(_until_retry_ms(own, busy_count))
         mark(f"ack-{number}")
         is_during_sync = bool(was_held and shared[_Slot.IS_HELD])
         shared[here] += 1
@@ -256,6 +259,10 @@ def _commits(
             situations.READ: readings.is_shared, situations.EARLY: is_early, situations.SYNCED: is_during_sync,
         }  # fmt: skip
         yield Commit(number, *place, busy_count, tuple(word for word, is_so in met.items() if is_so))
+
+
+def _until_retry_ms(own: random.Random, tries: int) -> float:
+    return own.uniform(*_RETRY_MS) * (_LONGER if tries > _PATIENT else 1)
 
 
 def _moments(site: Site, begin_ns: int) -> Iterator[None]:
@@ -290,6 +297,9 @@ def _checkpoints(site: Site, shared: _Shared, begin_ns: int, send: Send) -> None
             # By now all have committed, so this checkpoint is complete: the next commit comes within one of its syncs.
             time.sleep(_LATE_MS / 1e3)
             hold.begin(own.choice(_HELD_OF[1:]), _HELD_MS)
+            database.happen(EventKind.CHECKPOINT, variants[0])
+            # The one after that finds what was committed within that sync, and nothing newer, if it comes at once.
+            hold.begin(0, 0)
             database.happen(EventKind.CHECKPOINT, variants[0])
 
         _meanwhile(site, shared, begin_ns, own, checkpoint, _Slot.CHECKPOINTS_BEGUN, _CHECKPOINT_EVERY)
