@@ -128,9 +128,11 @@ def _device(mount: Mount, path: str) -> str:
 
 
 def _mount(line: str) -> Mount:
-    before, dash, after = line.partition(" - ")
-    left, right = before.split(" "), after.split(" ")
-    if not dash or len(left) < 6 or len(right) < 3:
+    fields = line.split(" ")
+    # Optional fields begin with the seventh, and a dash ends them.
+    dash = fields.index("-", 6) if "-" in fields[6:] else len(fields)
+    left, right = fields[:dash], fields[dash + 1 :]
+    if len(right) < 3:
         raise ValueError(f"no line of mountinfo: {line!r}")
     options = dict.fromkeys([*left[5].split(","), *right[2].split(",")])
     return Mount(_unescape(left[4]), right[0], _unescape(right[1]), tuple(map(_unescape, options)))

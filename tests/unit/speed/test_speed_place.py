@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rig.contract.errors import UsageError
@@ -26,6 +26,7 @@ def escaped(text: str) -> str:
     return "".join(f"\\{ord(char):03o}" if char in " \t\n\\#" else char for char in text)
 
 
+@example([], "0", [], ["-"], [])
 @given(PATH, WORD, PATH, st.lists(WORD, min_size=1, max_size=3, unique=True), st.lists(WORD, max_size=2))
 def test_a_line_of_mountinfo_is_read_as_it_was_written(
     point: list[str], kind: str, source: list[str], options: list[str], tags: list[str]
