@@ -5,7 +5,8 @@
 All methods choose crash states of the same recordings, which the same machines judge. NAME is a bug (`--help` lists
 them); without names all are measured. FOLDER gets `methods.csv` (for each bug, method and seed the number of the first
 state that breaks the promise, empty if none does), and `methods.png`; rows that `methods.csv` has are not measured
-again. A bug with which the database is damaged before any cut is left out. The table goes to the standard output.
+again. A bug with which the engine fails before any cut is left out, with a line that says so. The table goes to the
+standard output.
 """
 
 from __future__ import annotations
@@ -324,13 +325,15 @@ def main(folder: Path, names: tuple[str, ...], seeds: int, states: int) -> None:
                     try:
                         searches = search_all(bug, machines, pools.of(machines), seeds, states)
                     except EngineError as error:
-                        click.echo(f"{name}: left out, it needs no cut: {error}", err=True)
+                        click.echo(f"{name}: left out: {error}", err=True)
                         continue
                     _append(table, name, searches)
                     click.echo(f"{name}: {sum(each.count for each in searches)} states", err=True)
             finally:
                 pools.close()
-    show(_read(table), states, folder / "methods.png")
+    if not (rows := _read(table)):
+        raise click.ClickException("none of these bugs could be measured, so there is nothing to show")
+    show(rows, states, folder / "methods.png")
 
 
 def _append(path: Path, name: str, searches: Sequence[Search]) -> None:

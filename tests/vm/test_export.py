@@ -22,7 +22,7 @@ from rig.planning.matrix import Profile
 from rig.store import Run
 
 TINY = Profile("tiny", 12, 12, 8, exposure_min=3, repeats="none", side_states_max=80)
-# It writes its log once a second, and few transactions may all come just before that.
+# With `flush0` MariaDB writes its log once a second, and few transactions may all come just before that.
 _LAZY = replace(TINY, transaction_count=24, states_max=24, instants=24)
 _LIMIT_S = 300
 

@@ -88,7 +88,7 @@ def shell(cache: Path, folder: Path, command: str) -> subprocess.CompletedProces
 
 
 def _run(cache: Path, folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    # With this variable, which hosts of nightly tests set, pytest says everything twice.
+    # Where this variable is set, as on hosts of nightly tests, the summary of pytest repeats each failure in full.
     inherited = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
         words, cwd=folder, env={**inherited, "RIG_CACHE": str(cache), "COLUMNS": "140"},

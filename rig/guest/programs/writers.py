@@ -32,8 +32,8 @@ from rig.guest.watch.heldsyncs import hold_syncs
 from rig.workloads import situations
 from rig.workloads.events import EventKind
 
-# Pauses between two attempts to get the lock. Who has tried this often waits for a sync that is held, perhaps for
-# seconds, and each attempt costs time: from then on the pauses are as much longer as the last number says.
+# Pauses between two attempts to get the lock. A writer that has tried this often probably waits for a held sync, which
+# may take seconds. Each attempt costs time, so from then on its pauses are this many times longer.
 _RETRY_MS, _PATIENT, _LONGER = (0.2, 1.0), 100, 30
 # The longest that a bystander sleeps on after a moment: all writers have committed by then. Only some of these moments
 # have a checkpoint, so that commits make their own, too.
