@@ -102,7 +102,7 @@ def test_without_states_before_the_first_acknowledgement_nothing_is_set_apart(pl
 def test_the_first_states_of_a_plan_go_through_all_phases_and_kinds(place: Path, seed: int) -> None:
     kinds = [[Op("write", rank, 1, 1 + phase) for rank in range(phase, 2 * phase + 2)] for phase in range(6)]
     ops = [op for number in range(20) for writes in kinds for op in (*writes, *FLUSH)]
-    tour = planned(place, ops, 160, seed=seed).chosen[:40]
+    tour = planned(place, ops, 160, seed=seed).chosen[:56]
     shown = {len(state.epoch.batch) for state in tour}
     # Before a batch lands, the disk is as after the one before. The plan takes the later instant of the two.
     before = {0: 7, 2: 7, **{size: size - 1 for size in range(3, 8)}}
