@@ -71,22 +71,13 @@ def coverages(summary: Summary) -> list[Coverage]:
 
 
 def lines(summary: Summary) -> list[str]:
-    """Return a line for each workload, for the text table: how many situations it reached.
-
-    The line of the workload that reached most also names some that it did not reach.
-    """
+    """Return a line for each workload, for the text table: how many situations it reached."""
     text_lines = []
     for coverage in coverages(summary):
-        missing = [_missing(coverage, index) for index in range(len(coverage.workloads))]
-        fewest = min(missing, key=len)
-        more = [f"and {len(fewest) - _NAMES_MAX} more (see the report)"] if len(fewest) > _NAMES_MAX else []
-        names = f"; {NEVER}: {', '.join([*fewest[:_NAMES_MAX], *more])}" if fewest else ""
-        for index, (workload, words) in enumerate(zip(coverage.workloads, missing, strict=True)):
+        for index, workload in enumerate(coverage.workloads):
             count = sum(columns[index].is_sought for _, columns in coverage.lines) + len(coverage.met)
-            ending = names if words is fewest else ""
-            text_lines.append(
-                f"{coverage.engine}, {workload}: {count - len(words)} of {count} situations reached{ending}"
-            )
+            reached_count = count - len(_missing(coverage, index))
+            text_lines.append(f"{coverage.engine}, {workload}: {reached_count} of {count} situations reached")
     return text_lines
 
 
@@ -96,10 +87,10 @@ def not_reached(summary: Summary) -> str:
     for coverage in coverages(summary):
         missing = [set(_missing(coverage, index)) for index in range(len(coverage.workloads))]
         words = [word for word in _words_of(coverage) if all(word in some for some in missing)]
-        more = [f"{len(words) - _NAMES_MAX} more"] if len(words) > _NAMES_MAX else []
+        more = [f"{len(words) - _NAMES_MAX} more (see the report)"] if len(words) > _NAMES_MAX else []
         if words:
             parts.append(f"{coverage.engine}: {', '.join([*words[:_NAMES_MAX], *more])}")
-    return f" Not reached: {'; '.join(parts)}." if parts else ""
+    return f" Situations not reached: {'; '.join(parts)}." if parts else ""
 
 
 def _words_of(coverage: Coverage) -> list[str]:
