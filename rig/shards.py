@@ -23,7 +23,7 @@ from rig.contract.faultspecs import SPECS
 from rig.contract.scenario import Scenario
 from rig.engines import Sharing, engine_named
 from rig.planning.matrix import Profile
-from rig.store import Run
+from rig.store import OF_SHARD, SHARD, Run
 
 _SHARDS_MAX = 1000
 # Seconds on two cores without KVM (BENCHMARKS.md): a recording, each of its transactions, and a crash state. First of
@@ -31,8 +31,9 @@ _SHARDS_MAX = 1000
 _RECORD_S, _TRANSACTION_S, _STATE_S = (1.5, 5.0), (0.02, 0.15), (0.007, 0.4)
 # A recovery is recorded in a machine of its own.
 _RECOVERY_S = 1.0
+_TEMPLATES = "templates"
 # Keys of the manifest that differ among the shards of one run.
-_SHARD, _TEMPLATES = "shard", "templates"
+_OF_ONE = frozenset({SHARD, OF_SHARD, _TEMPLATES})
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ def cost_s(group: Sequence[Scenario], profile: Profile) -> float:
     return total_s
 
 
-def definition_of(definition: dict[str, Any], shard: Shard) -> dict[str, Any]:
-    """Return the manifest of one shard of a run."""
-    return {**definition, _SHARD: str(shard)}
+def definition_of(definition: dict[str, Any], shard: Shard, own: Sequence[Scenario]) -> dict[str, Any]:
+    """Return the manifest of one shard of a run, which measures its own scenarios."""
+    return {**definition, SHARD: str(shard), OF_SHARD: [scenario.id for scenario in own]}
 
 
 def merge(runs: Sequence[Run], folder: Path) -> Run:
@@ -123,11 +124,11 @@ def _shards(runs: Sequence[Run]) -> dict[Shard, Run]:
     """Return the runs by shard; raise UsageError if they are not the shards of one run."""
     shards: dict[Shard, Run] = {}
     for run in runs:
-        if _SHARD not in run.definition:
+        if SHARD not in run.definition:
             raise UsageError(
                 f"{run.folder} is a whole run, not a shard; `rig report` makes one report of several whole runs"
             )
-        shard = Shard.of(str(run.definition[_SHARD]))
+        shard = Shard.of(str(run.definition[SHARD]))
         if shard in shards:
             raise UsageError(f"{shards[shard].folder} and {run.folder} are both shard {shard}")
         shards[shard] = run
@@ -144,7 +145,7 @@ def _shards(runs: Sequence[Run]) -> dict[Shard, Run]:
 
 def _common(run: Run) -> dict[str, Any]:
     """Return what all shards of a run share."""
-    return {key: value for key, value in run.definition.items() if key not in {_SHARD, _TEMPLATES}}
+    return {key: value for key, value in run.definition.items() if key not in _OF_ONE}
 
 
 def _take(run: Run, part: str, folder: Path, copy: Callable[[str, str], object]) -> None:

@@ -45,6 +45,8 @@ _BLOCK_BYTES = 1 << 16
 _LOCK_POLL_S = 0.05
 _VERDICTS, _VOID, _RETRIES = "verdicts.jsonl", "void.jsonl", "retries.jsonl"
 _EXPLANATION = "explanation.json"
+# Keys of a manifest: which part of a plan a run is, and the scenarios of that part.
+SHARD, OF_SHARD = "shard", "scenarios of the shard"
 
 
 class Run:
@@ -59,9 +61,8 @@ class Run:
         """Make a run directory, or take one with the same definition; raise StoreError if it holds another run."""
         if (folder / "manifest.json").exists():
             run = cls.open(folder)
-            differing = [
-                key for key in definition if run.definition.get(key) != json.loads(json.dumps(definition[key]))
-            ]
+            stored, wanted = run.definition, json.loads(json.dumps({"format": _FORMAT, **definition}))
+            differing = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
             if differing:
                 raise StoreError(
                     f"{folder} holds another run (it differs in {', '.join(differing)}); name another folder"
@@ -130,8 +131,13 @@ class Run:
             yield
 
     def write_plan(self, scenario: Scenario, facts: PlanFacts) -> None:
-        """Store a scenario and its plan; remove an earlier failure."""
+        """Store a scenario and its plan; remove an earlier failure.
+
+        Raise StoreError if the folder has verdicts on another recording, for example of another program.
+        """
         folder = self._folder(scenario.id)
+        if (folder / "plan.json").exists() and self.scenario(scenario.id).recording_key != scenario.recording_key:
+            raise StoreError(f"{folder} has verdicts on another recording; name another run directory")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failure").unlink(missing_ok=True)
         text = json.dumps({"scenario": asdict(scenario), "plan": asdict(facts)}, indent=1)
@@ -169,8 +175,12 @@ class Run:
             (folder / _VERDICTS).replace(folder / _VOID)
 
     def failures(self) -> dict[str, str]:
-        """Return scenario -> why it could not be measured."""
-        return {path.parent.name: path.read_text() for path in sorted(self.folder.glob("scenarios/*/failure"))}
+        """Return scenario -> why it was not measured, also of those that the run was asked for and did not begin."""
+        failures = {path.parent.name: path.read_text() for path in sorted(self.folder.glob("scenarios/*/failure"))}
+        for scenario_id in self.definition.get(OF_SHARD) or self.definition.get("scenarios", ()):
+            if scenario_id not in failures and not (self._folder(scenario_id) / "plan.json").exists():
+                failures[scenario_id] = "the run ended before its turn; the same command with --run-dir goes on"
+        return failures
 
     def note_retry(self, scenario_id: str) -> bool:
         """Note that a scenario that could not be measured is measured again; return False if it must not be.

@@ -191,7 +191,7 @@ def _gaps(showing: Showing, wishes: Wishes) -> list[tuple[str, str]]:
     promise = showing.promise
     if promise is None:
         return []
-    if promise.keeps in {Keeps.ANYTHING, Keeps.ANY_WHOLE} or not promise.atomic:
+    if promise.keeps in {Keeps.ANYTHING, Keeps.ANY_WHOLE} or not promise.atomic or promise.may_refuse:
         return [(wish, f"documented: {promise.text}, damage not excluded") for wish in wishes.words]
     if promise.keeps is Keeps.NOTHING_LOST:
         return []

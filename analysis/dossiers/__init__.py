@@ -37,7 +37,7 @@ class Promise:
     """One documented guarantee; `bound` says in words how far a loss may reach, empty if `keeps` says everything."""
 
     keeps: Keeps
-    # Whether the database must come back as some prefix of its transactions, undamaged.
+    # Whether the database must come back as some prefix of its transactions, undamaged. If not, damage is conceded.
     atomic: bool
     bound: str
     source: str
@@ -50,12 +50,16 @@ class Promise:
     withheld: str = ""
     # Whether it covers what was never acknowledged, but shown after a restart of the killed database.
     covers_shown: bool = False
+    # Whether the engine may refuse to open what it finds damaged, and must then not open it.
+    may_refuse: bool = False
 
     @property
     def text(self) -> str:
         """Return the promise in a few words, for example `may lose a suffix, atomic`."""
         atomic = "atomic" if self.across else "atomic in each database"
-        return f"{self.keeps.value}, {atomic}" if self.atomic else self.keeps.value
+        is_damage_conceded = not self.atomic and self.keeps in {Keeps.NOTHING_LOST, Keeps.LAST}
+        words = (atomic if self.atomic else "", "may be damaged" if is_damage_conceded else "")
+        return ", ".join(filter(None, (self.keeps.value, *words, "may refuse to open" if self.may_refuse else "")))
 
 
 def as_after_a_cut(promise: Promise | None) -> Promise | None:

@@ -45,7 +45,7 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
         # Paranoid checks may refuse a torn end of the log, although nothing in it was acknowledged.
         note = _STRICT_CHECKS if is_paranoid else ""
         source = f"{_INDEX}; {_PARANOID}" if is_paranoid else _INDEX
-        return Promise(Keeps.NOTHING_LOST, atomic=not is_paranoid, bound="", source=source, note=note)
+        return Promise(Keeps.NOTHING_LOST, atomic=True, bound="", source=source, note=note, may_refuse=is_paranoid)
     if is_paranoid:
         note = f"{_LAST_FEW} {_STRICT_CHECKS}"
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=f"{_INDEX}; {_PARANOID}", note=note)

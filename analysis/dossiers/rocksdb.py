@@ -74,7 +74,9 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
         # Where nothing is left to chance at the end of the log, a stricter recovery can still refuse.
         keeps = keeps if keeps is Keeps.NOTHING_LOST else Keeps.ANYTHING
     bound = "recent writes" if keeps is Keeps.SUFFIX else ""
-    return Promise(keeps, atomic=not recovery, bound=bound, source=source, note=note)
+    is_whole = keeps is not Keeps.ANYTHING and recovery != "skipany"
+    may_refuse = is_whole and bool(recovery)
+    return Promise(keeps, atomic=is_whole, bound=bound, source=source, note=note, may_refuse=may_refuse)
 
 
 _IN_MEMORY = {

@@ -103,10 +103,12 @@ class StoryCheck:
     def helps(self) -> bool:
         """Whether nothing shows the same once the syncs are there, though something did before.
 
-        Where nothing could be judged afterwards, nothing is known. Without a witness it must be more than chance.
+        Without effect, one of those judged afterwards would be expected to show it. Without a witness it must also be
+        more than chance.
         """
-        is_gone = not self.failure and self.broken_before > 0 and self.broken_after == 0 and self.count_after > 0
-        return is_gone and (self.has_witness or self.chance <= _CHANCE_MAX)
+        is_gone = not self.failure and self.broken_before > 0 and self.broken_after == 0
+        is_enough = 0 < self.count_before <= self.count_after * self.broken_before
+        return is_gone and is_enough and (self.has_witness or self.chance <= _CHANCE_MAX)
 
     @property
     def chance(self) -> float:

@@ -11,7 +11,7 @@ entry, because they test the rig; what they must show is among the controls.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rig.analysis.judging.outcome import Result, Row, Summary
 from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.errors import UsageError
 from rig.contract.results import Verdict
+from rig.contract.scenario import Scenario
 from rig.host.files import atomic_write
 
 _FORMAT = 1
@@ -76,20 +77,25 @@ class Baseline:
 
 
 def key_of(row: Row) -> str:
-    """Return the name of a scenario in a baseline: its id, and the device unless it is the default."""
-    scenario = row.outcome.scenario
-    return scenario.id if scenario.device.name == DEFAULT_DEVICE else f"{scenario.id} on {scenario.device.name}"
+    """Return the name of a row in a baseline."""
+    return name_of(row.outcome.scenario)
 
 
-def baseline_of(summary: Summary, profile: str) -> Baseline:
-    """Return what a run shows, as a baseline."""
+def name_of(scenario: Scenario) -> str:
+    """Return the name of a scenario in a baseline: its own name, and the device unless it is the default."""
+    name, device = scenario.own_name, scenario.device.name
+    return name if device == DEFAULT_DEVICE else f"{name} on {device}"
+
+
+def baseline_of(summary: Summary, profile: str, name: Callable[[Row], str] = key_of) -> Baseline:
+    """Return what a run shows, as a baseline whose entries have these names."""
     answered = [row for row in summary.rows if not row.is_sabotaged and row.judgement.result is not Result.INCONCLUSIVE]
     fired: dict[str, list[str]] = {}
     for control in summary.controls:
         if control.fired:
             fired.setdefault(str(control.group), []).append(control.name)
     return Baseline(
-        {key_of(row): entry_of(row, profile) for row in answered},
+        {name(row): entry_of(row, profile) for row in answered},
         {group: tuple(sorted(names)) for group, names in fired.items()},
     )
 

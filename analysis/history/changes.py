@@ -10,9 +10,10 @@ A scenario gets worse if
 Figures are compared only with a run that looked equally closely: the same profile and number of transactions. If the
 recording is the same, bit for bit, then nothing is left to chance, and any larger loss is worse.
 
-A group gets worse if one of its controls fired and is silent now. A scenario that is inconclusive or was not measured
-has no answer, which is never green. What the baseline records as broken does not fail again. What got better never
-fails. Each change names the recorded and the new figure.
+A group gets worse if one of its controls fired and is silent now. A scenario has no answer, which is never green, if it
+is inconclusive, was not measured although the run was asked for it, or is not judged any more. So has a group that
+lacks a control that fired. What the baseline records as broken does not fail again. What got better never fails. Each
+change names the recorded and the new figure.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rig.analysis.history import spans
-from rig.analysis.history.baseline import Baseline, Entry, entry_of, key_of
+from rig.analysis.history.baseline import Baseline, Entry, entry_of, evidence_of, key_of
 from rig.analysis.history.spans import FigureSpan
+from rig.analysis.judging.controls import group_of
 from rig.analysis.judging.metrics import loss_of, outcome
 from rig.analysis.judging.outcome import Result, Row, Summary
 
@@ -65,6 +67,8 @@ class Changes:
     # Scenarios without an entry that are not broken, and entries of scenarios that the run did not measure.
     new: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    # Scenarios whose figures were not compared.
+    uncompared: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -72,9 +76,20 @@ class Changes:
         return 1 if self.worse else 3 if self.unanswered else 0
 
 
-def changes(baseline: Baseline, summary: Summary, profile: str, failures: Mapping[str, str]) -> Changes:
-    """Compare a run, measured with a profile, with a baseline; `failures` says what was not measured, and why."""
-    rows = {key_of(row): row for row in summary.rows if not row.is_sabotaged}
+def changes(
+    baseline: Baseline,
+    summary: Summary,
+    profile: str,
+    failures: Mapping[str, str],
+    *,
+    is_asked: Callable[[str], bool] = lambda _: False,
+    name_of: Callable[[Row], str] = key_of,
+) -> Changes:
+    """Compare a run, measured with a profile, with a baseline; `failures` says what was not measured, and why.
+
+    `is_asked` says of the name of an entry whether the run was asked for it.
+    """
+    rows = {name_of(row): row for row in summary.rows if not row.is_sabotaged}
     worse: list[Change] = []
     unanswered = [Change(name, Aspect.ANSWER, f"not measured: {why}") for name, why in sorted(failures.items())]
     better: list[Change] = []
@@ -82,10 +97,18 @@ def changes(baseline: Baseline, summary: Summary, profile: str, failures: Mappin
         if row.judgement.result is Result.INCONCLUSIVE:
             unanswered.append(Change(name, Aspect.ANSWER, f"inconclusive: {'; '.join(row.judgement.doubts)}"))
             continue
-        for is_worse, change in _of_scenario(name, baseline.entries.get(name), row, profile):
+        old = baseline.entries.get(name)
+        if old and old.result == Result.KEPT and row.judgement.result is Result.NOT_JUDGED:
+            text = f"{row.judgement.reasons[0]}; the baseline has {old.result}"
+            unanswered.append(Change(name, Aspect.ANSWER, text))
+        for is_worse, change in _of_scenario(name, old, row, profile):
             (worse if is_worse else better).append(change)
     worse += _silent(baseline, summary)
+    unanswered += _former_controls(baseline, summary)
     known = rows.keys() | failures.keys()
+    absent = sorted(baseline.entries.keys() - known)
+    lacking = [name for name in absent if baseline.entries[name].evidence.profile == profile and is_asked(name)]
+    unanswered += [Change(name, Aspect.ANSWER, "in the baseline, and this run did not measure it") for name in lacking]
     if not known & baseline.entries.keys() and (baseline.entries or not rows):
         unanswered.append(Change("the baseline", Aspect.ANSWER, "none of its scenarios was measured"))
     return Changes(
@@ -93,8 +116,14 @@ def changes(baseline: Baseline, summary: Summary, profile: str, failures: Mappin
         tuple(unanswered),
         tuple(better),
         tuple(name for name in rows if name not in baseline.entries),
-        tuple(name for name in sorted(baseline.entries) if name not in known),
+        tuple(name for name in absent if name not in lacking),
+        tuple(name for name, row in rows.items() if _is_uncompared(baseline.entries.get(name), row, profile)),
     )
+
+
+def _is_uncompared(old: Entry | None, row: Row, profile: str) -> bool:
+    has_answer = row.judgement.result is not Result.INCONCLUSIVE
+    return old is not None and has_answer and not old.evidence.is_as_long_as(evidence_of(row, profile))
 
 
 def _of_scenario(name: str, old: Entry | None, row: Row, profile: str) -> Iterator[tuple[bool, Change]]:
@@ -160,6 +189,15 @@ def _silent(baseline: Baseline, summary: Summary) -> Iterator[Change]:
     for control in summary.controls:
         if control.fired is False and control.name in baseline.controls.get(str(control.group), ()):
             yield Change(str(control.group), Aspect.CONTROL, f"{control.name} {control.word}: {control.what}")
+
+
+def _former_controls(baseline: Baseline, summary: Summary) -> Iterator[Change]:
+    """Yield each control that fired once and that nobody looks at any more, though its group was measured."""
+    known = {(str(control.group), control.name) for control in summary.controls}
+    for group in sorted({str(group_of(row.outcome.scenario)) for row in summary.rows}):
+        for name in baseline.controls.get(group, ()):
+            if (group, name) not in known:
+                yield Change(group, Aspect.CONTROL, f"{name} fired in the baseline, and is no control any more")
 
 
 def _both(shown: Callable[[float], str], old: FigureSpan, new: FigureSpan) -> str:

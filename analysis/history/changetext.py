@@ -17,7 +17,11 @@ def lines(changes: Changes) -> list[tuple[str, str]]:
         *_style_lines("no answer", "yellow", changes.unanswered),
         *_style_lines("better", "green", changes.better),
     ]
-    for what, names in (("new, without an entry", changes.new), ("in the baseline, not in this run", changes.absent)):
+    for what, names in (
+        ("new, without an entry", changes.new),
+        ("in the baseline, not in this run", changes.absent),
+        ("figures not compared, because the profile or the number of transactions differs", changes.uncompared),
+    ):
         if names:
             styled_lines.append(("", f"{what}: {_names_text(names)}"))
     return [*styled_lines, (_answer_style(changes), answer(changes))]

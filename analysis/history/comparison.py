@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from rig.analysis.history.baseline import Provenance, baseline_of, evidence_of, key_of
+from rig.analysis.history.baseline import Provenance, baseline_of, evidence_of
 from rig.analysis.history.changes import Aspect, Change, Changes, changes
 from rig.analysis.history.figures import Figures, figures
 from rig.analysis.judging.metrics import loses, worst_first
 from rig.analysis.judging.outcome import Row, Summary
+from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.results import Verdict
 
 _STATES_MAX = 3
@@ -91,13 +92,20 @@ def comparison(before: ComparedRun, after: ComparedRun) -> RunComparison:
     both = [set(pair.evidence) for pair in pairs if pair.before and pair.after]
     common = set.intersection(*both) if both else set()
     own = [replace(pair, evidence=tuple(part for part in pair.evidence if part not in common)) for pair in pairs]
-    all_changes = changes(baseline_of(before.summary, before.profile), after.summary, after.profile, after.failures)
+    known = baseline_of(before.summary, before.profile, _name_of)
+    all_changes = changes(known, after.summary, after.profile, after.failures, name_of=_name_of)
     judged = _by_states({pair.name: pair for pair in own}, all_changes)
     return RunComparison(before, after, tuple(own), judged, tuple(sorted(common)))
 
 
 def _rows(summary: Summary) -> dict[str, Row]:
-    return {key_of(row): row for row in summary.rows}
+    return {_name_of(row): row for row in summary.rows}
+
+
+def _name_of(row: Row) -> str:
+    """Return what pairs two rows: the user names both runs, so two programs are compared too."""
+    scenario = row.outcome.scenario
+    return scenario.id if scenario.device.name == DEFAULT_DEVICE else f"{scenario.id} on {scenario.device.name}"
 
 
 def _pair(name: str, old: Row | None, new: Row | None, before: ComparedRun, after: ComparedRun) -> ScenarioPair:

@@ -109,7 +109,7 @@ def query_history(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ..
 def _scenario(row: Row, profile: str) -> dict[str, Any]:
     scenario = row.outcome.scenario
     return {
-        "scenario": scenario.id, "engine": scenario.engine, "filesystem": scenario.filesystem,
+        "scenario": scenario.own_name, "engine": scenario.engine, "filesystem": scenario.filesystem,
         "settings": row.outcome.settings_name, "fault": scenario.fault, "device": scenario.device.name,
         "workload": scenario.workload_name, "is_sabotaged": row.is_sabotaged,
         "reasons": "; ".join(row.judgement.reasons), **asdict(figures(row)), **asdict(evidence_of(row, profile)),

@@ -40,7 +40,7 @@ class Witness:
 
 
 def witnesses(outcomes: Iterable[Outcome]) -> Mapping[Ground, Sequence[Witness]]:
-    """Return the witnesses with judged states, by ground, in the order of the outcomes."""
+    """Return the witnesses among scenarios that have an answer, by ground, in the order of the outcomes."""
     called: dict[Ground, list[Witness]] = {}
     for outcome in outcomes:
         scenario = outcome.scenario

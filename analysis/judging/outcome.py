@@ -5,7 +5,9 @@ The rules of judgement, in this order:
 2. A verdict violates the promise: broken. A counterexample can be replayed, so no doubt elsewhere excuses it.
 3. Inconclusive on any of these doubts: no promise is known; more than 5 % of the epochs are doubtful; no state has a
    verdict on the database; fewer states judged than planned; more than 1 % of the states ended in a hang, a panic or no
-   verdict; a second recording differed; a transaction lacks a documented sync or makes others in its place; fewer
+   verdict; a state has a transaction that had not begun; most epochs of two disks were not cut, or more than 5 % of the
+   states are bad ones that only a damaged file system excuses; a second recording differed; a transaction lacks a
+   documented sync or makes others in its place; fewer
    distinct file contents than asked for, unless every epoch was enumerated, nothing is promised anyway, or twice the
    states showed no new content and there is one for every eighth transaction; few cuts in a step that a program names.
 4. Where nothing is promised, or what is promised cannot be held against the engine (a file system that does not keep
@@ -38,6 +40,7 @@ from rig.analysis.judging.metrics import Outcome, observation, outcome, settings
 from rig.analysis.judging.promises import promise_of, violates
 from rig.analysis.judging.protocol import compare
 from rig.contract.faultspecs import SPECS, exposure_wanted, is_live_cut
+from rig.contract.findings import SEEN_AS
 from rig.contract.orders import Shim
 from rig.contract.results import MeasuredScenario, PlanFacts, Verdict, VerdictKind
 from rig.contract.scenario import Scenario, is_default
@@ -48,6 +51,8 @@ from rig.filesystems import unsafe
 UNJUDGED_SHARE_MAX = 0.01
 # Above this share of epochs that could hardly be cut, no verdict may rest on the recording.
 DOUBTFUL_SHARE_MAX = 0.05
+# Above this share of epochs of two disks that could not be cut, or of bad states that the file system excuses.
+UNCUT_SHARE_MAX, EXCUSED_SHARE_MAX = 0.5, 0.05
 # Finding nothing new makes up for too little exposure, but not with less than one file content for this many
 # transactions.
 SEEN_PART = 8
@@ -187,8 +192,13 @@ def _note_on_repetition(outcome: Outcome) -> str:
 def _uncut(plan: PlanFacts) -> str:
     if not plan.epochs_unproven:
         return ""
-    count = plan.epoch_count + plan.epochs_doubtful + plan.epochs_unproven
+    count = _epochs_of(plan)
     return f"{plan.epochs_unproven} of {count} epochs were not cut: the logs do not tell what the other disk held"
+
+
+def _epochs_of(plan: PlanFacts) -> int:
+    """Return how many epochs there are, whether they were cut or not."""
+    return plan.epoch_count + plan.epochs_doubtful + plan.epochs_unproven
 
 
 def note_on_shown(outcome: Outcome, promise: Promise) -> str:
@@ -220,21 +230,21 @@ def summarise(scenarios: Iterable[MeasuredScenario], exposure_min: int, run_dir:
         outcome(scenario) for scenario in sorted(scenarios, key=lambda outcome: _scenario_order(outcome.scenario))
     ]
     controls = check_controls(outcomes)
-    called = blame.witnesses(outcomes)
-    judged = (_with_blame(_row(outcome, controls, exposure_min), called) for outcome in outcomes)
-    rows = tuple(replace(row, run_dir=run_dir) for row in judged)
+    judged = [replace(_row(outcome, controls, exposure_min), run_dir=run_dir) for outcome in outcomes]
+    called = blame.witnesses(row.outcome for row in judged if row.judgement.result is not Result.INCONCLUSIVE)
+    rows = tuple(_with_blame(row, called) for row in judged)
     return Summary(rows, controls, _worst(rows))
 
 
 def together(summaries: Iterable[Summary]) -> Summary:
-    """Return the summary of several runs; if they share a scenario on the same device, the last run counts.
+    """Return the summary of several runs; if they share a scenario with all its settings, the last run counts.
 
     Each run was judged with its own controls, and keeps its verdicts.
     """
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[str, Row] = {}
     controls: list[ControlResult] = []
     for summary in summaries:
-        rows.update({(row.outcome.scenario.id, row.outcome.scenario.device.name): row for row in summary.rows})
+        rows.update({row.outcome.scenario.full_name: row for row in summary.rows})
         controls += summary.controls
     ordered = tuple(sorted(rows.values(), key=lambda row: _scenario_order(row.outcome.scenario)))
     return Summary(ordered, tuple(controls), _worst(ordered))
@@ -292,17 +302,33 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         doubts.append("a second run of the same scenario gave another recording")
     if strange := compare(outcome.measured).difference:
         doubts.append(strange)
-    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
-        doubts.append(f"{unstable_count} states showed something else when the same files were opened again")
+    doubts += _odd(outcome)
     if promise.keeps is not Keeps.ANYTHING:
         doubts += _unseen(outcome, exposure_min)
     return tuple(doubts)
 
 
+def _odd(outcome: Outcome) -> Iterator[str]:
+    """Yield what contradicts itself, and what says too little about too much."""
+    verdicts, plan = outcome.measured.verdicts, outcome.measured.plan
+    if unstable_count := outcome.kind_counts.get(VerdictKind.UNSTABLE, 0):
+        yield f"{unstable_count} states showed something else when the same files were opened again"
+    if plan.epochs_unproven > UNCUT_SHARE_MAX * _epochs_of(plan):
+        yield f"most of the recording was not cut; {_AGAINST_DOUBT}"
+    # Only such a verdict is inconclusive and says how many transactions there are.
+    ahead = [each for each in verdicts if each.kind is VerdictKind.INCONCLUSIVE and each.recovered is not None]
+    if ahead:
+        yield f"{len(ahead)} states have a transaction that had not begun, for example {ahead[0].state}"
+    excused_count = sum(each.kind is VerdictKind.FILESYSTEM_DAMAGE and SEEN_AS in each.detail for each in verdicts)
+    if excused_count > EXCUSED_SHARE_MAX * len(verdicts):
+        yield f"{excused_count} of {len(verdicts)} states were bad, and only damage of the file system excuses them"
+
+
 def _unseen(outcome: Outcome, exposure_min: int) -> Iterator[str]:
     """Yield what too few cuts have shown."""
     scenario, plan = outcome.scenario, outcome.measured.plan
-    is_exhaustive = plan.epoch_count > 0 and plan.epochs_exhaustive == plan.epoch_count and plan.epochs_sampled == 0
+    is_cut_everywhere = not (plan.epochs_sampled or plan.epochs_unproven)
+    is_exhaustive = 0 < plan.epoch_count == plan.epochs_exhaustive and is_cut_everywhere
     transaction_count = outcome.measured.recording.transaction_count
     wanted = exposure_wanted(exposure_min, scenario.fault, transaction_count, is_mutant=is_mutant(scenario))
     # A search that doubled its states without a new content has seen what there is to see, unless it saw hardly

@@ -54,6 +54,8 @@ def violates(promise: Promise, verdict: Verdict) -> bool:
         return False
     if promise.begins_with_ack and not verdict.acked:
         return False
+    if promise.may_refuse and verdict.kind is VerdictKind.UNOPENABLE:
+        return False
     is_allowed_split = verdict.kind is VerdictKind.SPLIT and not promise.across
     if promise.keeps is Keeps.ANY_WHOLE:
         return verdict.kind.is_damage and verdict.kind is not VerdictKind.HOLE

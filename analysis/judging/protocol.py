@@ -22,7 +22,7 @@ from rig.engines import Engine, find_engine
 from rig.engines.syncs import NO_CALLS, in_roles, syncs_of
 
 NOT_COMPARED = "no documented protocol: not compared"
-NEVER_SYNCS = "its transactions make no sync call, so it has no promise to keep"
+NEVER_SYNCS = "its transactions make no sync call that the rig can see (O_SYNC, O_DSYNC and io_uring are not seen)"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def _verdict_of_clients(blank: Verdict, finding: Finding, latest: int, timeline:
     if judged.kind is VerdictKind.LOST_SUFFIX:
         words = f"acknowledged and gone of {count} clients: {', '.join(map(str, gone))}"
     elif strange and finding.recovered is not None:
-        words = f"it has transaction {strange[0]}, which had not begun: the recording contradicts itself"
+        words = f"it has transaction {strange[0]}, which had not begun"
     detail = "; ".join(filter(None, (words, finding.detail)))
     return replace(judged, recovered=finding.recovered, detail=detail)
 
@@ -107,7 +107,7 @@ def _verdict(
     elif finding.kind not in {FindingKind.PREFIX, FindingKind.KEPT_OPEN}:
         kind = VerdictKind(finding.kind)
     elif finding.recovered is None or finding.recovered > issued:
-        detail = f"recovered {finding.recovered} of {issued} issued transactions: the recording contradicts itself"
+        detail = f"it has {finding.recovered or 'any'} transactions, and only {issued} had begun"
     elif finding.recovered < acked:
         kind = VerdictKind.LOST_SUFFIX
         lost = acked - finding.recovered - sum(finding.recovered < number <= acked for number in failed)

@@ -41,6 +41,8 @@ class FindingKind(StrEnum):
     UNSTABLE = "unstable"
 
 
+# In the detail of file-system damage: what the database looked like on it.
+SEEN_AS = "seen as"
 # These say nothing about the database: there was no answer.
 UNANSWERED = frozenset({FindingKind.KERNEL_PANIC, FindingKind.HANG, FindingKind.INCONCLUSIVE, FindingKind.UNSTABLE})
 

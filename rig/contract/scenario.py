@@ -109,6 +109,18 @@ class Scenario:
         return f"{self.engine}-{self.filesystem}-{self.settings_name}_{self.fault}"
 
     @property
+    def own_name(self) -> str:
+        """Return the id and, of a user's program, its name and what it is started with."""
+        own = [self.tuning.get("program", "")]
+        own += [word for key in ("environment", "arguments") for word in json.loads(self.tuning.get(key, "[]"))]
+        return f"{self.id} of {' '.join(own)}" if own[0] else self.id
+
+    @property
+    def full_name(self) -> str:
+        """Return the id with all that tells two measurements of one id apart, except for seed and workload."""
+        return f"{self.id} on {self.device.name} {json.dumps(self.tuning, sort_keys=True)}"
+
+    @property
     def orders(self) -> Orders:
         """Return what the guest must know to make the recording: everything but the fault.
 

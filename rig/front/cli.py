@@ -174,6 +174,8 @@ def run(
         raise UsageError("--jobs, --workers and --dask each say where machines run: give one of them")
     if transactions and not program:
         raise UsageError("--transactions goes with --program; a profile sets it for scenarios")
+    if program and (scenarios or library):
+        raise UsageError("--program is measured alone: leave out --library and the names of scenarios")
     if dry_run:
         sys.exit(programs.rehearse(program, **of_program))
     wanted = matrix.profile(profile, states or 0, transactions or 0)
@@ -186,7 +188,7 @@ def run(
     added = "\n".join(filter(None, (added, selection.tuned_line(tuning, pause_ms))))
     target = measure(
         chosen, wanted, run_dir, build=build, added=added, jobs=jobs, workers=workers or 0, dask=dask or "",
-        shard=shard, retries=retries, fail_fast=fail_fast,
+        shard=shard, retries=retries, fails=outputs.end_of(fail_fast), patterns=None if program else scenarios,
     )  # fmt: skip
     if explain and not shard:
         explain_worst(target, wanted.exposure_min, build)
@@ -261,15 +263,11 @@ def _request(
     from rig.engines.builds import library_for
 
     if program:
-        if scenarios or library:
-            raise UsageError("--program is measured alone: leave out --library and the names of scenarios")
         selected = programs.select(program, controls=controls, **of_program)
         return selected.scenarios, selected.added, selected.build
-    if any(of_program.values()):
-        raise UsageError(
-            "--fs, --fault, --workload, --clients, --neighbour, --promise and --image go with --program; "
-            "scenarios are named: rig plan"
-        )
+    if given := [name for name, value in of_program.items() if value]:
+        spelled = [each.opts[0] for each in click.get_current_context().command.params if each.name in given]
+        raise UsageError(f"{' and '.join(sorted(spelled))} only with --program; scenarios are named: rig plan")
     chosen, added = _select(scenarios, profile, controls=controls, is_build=bool(library))
     return chosen, added, library_for({scenario.engine for scenario in chosen}, library) if library else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from rig.contract.errors import StoreError
 from rig.front.rundirs import NAME, REPORT, RUNS, runs
 
 if TYPE_CHECKING:
+    from rig.contract.results import Verdict
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
     from rig.host.progress import Progress
@@ -32,15 +34,15 @@ def measure(
     dask: str = "",
     shard: Shard | None = None,
     retries: int = 0,
-    fail_fast: bool = False,
+    fails: Callable[[Scenario, Verdict], bool] | None = None,
+    patterns: Sequence[str] | None = None,
 ) -> Run:
     """Measure scenarios in a new run directory or a stopped run's, and return the run; `added` is printed first.
 
     Measure in `jobs` threads of this process, in worker processes, or on the workers of a Dask scheduler. Of a shard,
     measure only its own scenarios. What could not be measured is tried again, up to `retries` times; no verdict is ever
-    judged again. With `fail_fast`, stop at the first crash state that breaks a promise of a scenario without sabotage.
+    judged again. Stop at the first verdict that `fails`. `patterns` are what the user named scenarios with.
     """
-    from rig.analysis.judging.outcome import breaks
     from rig.campaign import campaign
     from rig.campaign.executors.cluster import ROOM, Cluster, connection
     from rig.front.progress import show
@@ -55,8 +57,9 @@ def measure(
         for line in filter(None, (added, *(_introduction(own, wanted, templates) if own else ()))):
             progress.says(line)
         definition = _definition(chosen, wanted, templates) | {"library": build.name if build else ""}
-        target = _target_run(run_dir, definition_of(definition, shard) if shard else definition, progress)
-        fails = breaks if fail_fast else None
+        if patterns is not None:
+            definition["patterns"] = list(patterns)
+        target = _target_run(run_dir, definition_of(definition, shard, own) if shard else definition, progress)
         first_id = min(scenario.id for scenario in chosen)
 
         def measure_all(scenarios: list[Scenario]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rig.analysis.history.nights import Night
     from rig.analysis.judging.outcome import Summary
     from rig.analysis.show.ci.cases import Case
+    from rig.contract.results import Verdict
+    from rig.contract.scenario import Scenario
 
 # GitHub sets this to "true" in each of its workflows, and reads annotations from standard output.
 _GITHUB = "GITHUB_ACTIONS"
@@ -50,6 +52,8 @@ class RunSummary:
     retries: Mapping[str, int] = field(default_factory=dict)
     # Scenario -> what came of explaining one of its states.
     tellings: Mapping[str, Telling] = field(default_factory=dict)
+    # Whether the run was asked for the scenario with this name in a baseline.
+    is_asked: Callable[[str], bool] = lambda _: False
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,17 @@ class Outputs:
         if self.baseline and not (self.update_baseline and not self.baseline.exists()):
             baseline.read(self.baseline)
 
+    def end_of(self, fail_fast: bool) -> Callable[[Scenario, Verdict], bool] | None:  # noqa: FBT001 - an option's name
+        """Return what says at which verdict a run ends: one that breaks a promise, unless the baseline expects it."""
+        from rig.analysis.history import baseline
+        from rig.analysis.judging.outcome import Result, breaks
+
+        if not fail_fast:
+            return None
+        entries = baseline.read(self.baseline).entries if self.baseline and self.baseline.exists() else {}
+        broken = {name for name, entry in entries.items() if entry.result == Result.BROKEN}
+        return lambda scenario, verdict: breaks(scenario, verdict) and baseline.name_of(scenario) not in broken
+
     def end(self, run: RunSummary) -> int:
         """Write the files, print the table and what changed, annotate a GitHub workflow, and return the exit code."""
         from rig.analysis.history.changetext import lines
@@ -100,8 +115,8 @@ class Outputs:
         print_table(run.summary, console)
         for line in broken.lines(broken.breaks(run.summary, run.tellings), console.width):
             print_lines([("", line)], console)
-        for scenario, message in run.failures.items():
-            click.echo(f"not measured {scenario}: {message}", err=True)
+        for line in not_measured(run.failures):
+            click.echo(line, err=True)
         for scenario, count in run.retries.items():
             click.echo(f"measured again {scenario}: {count} times", err=True)
         for error in run.damaged:
@@ -119,7 +134,7 @@ class Outputs:
         if not self.baseline or not self.baseline.exists():
             return None
         expected = baseline.read(self.baseline)
-        return changes.changes(expected, run.summary, run.profile, run.failures)
+        return changes.changes(expected, run.summary, run.profile, run.failures, is_asked=run.is_asked)
 
     def _update(self, run: RunSummary) -> None:
         from rig.analysis.history import baseline
@@ -144,8 +159,18 @@ class Outputs:
     def _code(self, run: RunSummary, changes: Changes | None) -> int:
         missing = _INCONCLUSIVE if run.failures or run.damaged else 0
         if self.update_baseline:
-            return missing or (_INCONCLUSIVE if run.summary.result == "inconclusive" else 0)
+            rows = [row for row in run.summary.rows if not row.is_sabotaged]
+            has_doubt = not rows or any(row.judgement.result == "inconclusive" for row in rows)
+            return missing or (_INCONCLUSIVE if has_doubt else 0)
         return (changes.exit_code if changes else run.summary.exit_code) or missing
+
+
+def not_measured(failures: Mapping[str, str]) -> list[str]:
+    """Return a line for each reason why scenarios were not measured."""
+    by_reason: dict[str, list[str]] = {}
+    for scenario_id, why in failures.items():
+        by_reason.setdefault(why, []).append(scenario_id)
+    return [f"not measured {', '.join(names)}: {why}" for why, names in by_reason.items()]
 
 
 def print_lines(styled_lines: Iterable[tuple[str, str]], console: Console) -> None:

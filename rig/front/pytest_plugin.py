@@ -245,10 +245,8 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
         with guests([chosen.build]) as source:
             scenarios = source.able(chosen.scenarios)
             (asked,) = [scenario for scenario in scenarios if scenario.shim == "none"]
-            # Each program has a run of its own with each of its images, and each number of clients.
-            company = f"clients{clients}" if clients else ""
-            names = filter(None, (rig_run_dir.name, chosen.build.name, chosen.build.image, company))
-            folder = rig_run_dir.with_name("-".join(names))
+            # Whatever is recorded differently has a run of its own.
+            folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}-{asked.recording_key}")
             return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, scenarios)
 
     return measure

@@ -34,7 +34,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, cast
 
-from rig.contract.findings import Finding, FindingKind
+from rig.contract.findings import SEEN_AS, Finding, FindingKind
 from rig.contract.geometry import CHUNK_BYTES, LITERALS_FROM, sparse_digest
 from rig.contract.messages import decode
 from rig.contract.orders import Orders
@@ -223,7 +223,7 @@ class Verifier:
         if time_s is not None and finding.kind is not FindingKind.PREFIX:
             set_for_fsck()
         if finding.kind is not FindingKind.PREFIX and (damage := self._damage(device)):
-            words = f"{damage}; seen as {finding.kind}: {finding.detail}"
+            words = f"{damage}; {SEEN_AS} {finding.kind}: {finding.detail}"
             finding = replace(finding, kind=FindingKind.FILESYSTEM_DAMAGE, recovered=None, detail=words)
         return finding, read_s
 

@@ -270,6 +270,12 @@ def select(patterns: Sequence[str]) -> list[Scenario]:
     return [scenarios[name] for name in sorted(chosen)]
 
 
+def matches(pattern: str, scenario_id: str) -> bool:
+    """Return whether a shell pattern means the scenario with an id, which this version may not have."""
+    (has_dot, is_tuned) = ("." in text.split("-", 2)[-1] for text in (pattern, scenario_id))
+    return bool(matching_names([scenario_id], pattern)) and (has_dot or not is_tuned)
+
+
 def _may_name(pattern: str, engine: Engine, filesystem: FileSystem) -> bool:
     beginning, literal = f"{engine.name}-{filesystem.word}-", re.split("[*?[]", pattern, maxsplit=1)[0]
     return literal.startswith(beginning) or beginning.startswith(literal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import click
 from rig.contract.errors import RigError, StoreError, UsageError
 from rig.front import options
 from rig.front.explaining import tellings
-from rig.front.outputs import Outputs, RunSummary, output_options
+from rig.front.outputs import Outputs, RunSummary, not_measured, output_options
 from rig.front.rundirs import REPORT, begin_of, name_of_run, newest_run
 from rig.host.files import atomic_write
 
@@ -37,12 +38,15 @@ def report(*, run_dirs: tuple[Path, ...], out: Path | None, outputs: Outputs) ->
     counts.
     """
     from rig.planning import matrix
-    from rig.store import Run
+    from rig.store import SHARD, Run
 
     if (len(run_dirs) > 1) is not (out is not None):
         raise UsageError("--out goes with several --run-dir; the report of one run is in its directory")
     outputs.check()
     runs = [Run.open(folder) for folder in run_dirs or [newest_run()]]
+    for run in runs:
+        if SHARD in run.definition:
+            raise UsageError(f"{run.folder} is shard {run.definition[SHARD]} of a run: `rig merge` judges all shards")
     if out:
         sys.exit(_conclude_together(runs, out, outputs))
     sys.exit(conclude(runs[0], matrix.profile(runs[0].profile).exposure_min, outputs))
@@ -72,8 +76,9 @@ def conclude(target: Run, exposure_min: int, outputs: Outputs) -> int:
     failures, page = target.failures(), target.folder / REPORT
     began, name = begin_of(target.folder)
     run = RunSummary(
-        name, began, extent_of(target), summary, failures, damaged, page, target.retries(), tellings(target)
-    )
+        name, began, extent_of(target), summary, failures, damaged, page, target.retries(), tellings(target),
+        partial(_is_asked, target.definition.get("patterns")),
+    )  # fmt: skip
     return outputs.end(run)
 
 
@@ -81,12 +86,24 @@ def conclude_shard(target: Run, shard: Shard) -> int:
     """Write the files of a shard, say what to do with it, and return the exit code; `rig merge` judges it."""
     results, damaged = target.results()
     failures = target.failures()
+    for result in results:
+        if len(result.verdicts) < result.plan.state_count:
+            counts = f"{len(result.verdicts)} of {result.plan.state_count}"
+            failures[result.scenario.id] = f"only {counts} planned states were judged"
     if results:
         write(target, 0)
-    for line in (*(f"not measured {name}: {why}" for name, why in failures.items()), *map(str, damaged)):
+    for line in (*not_measured(failures), *map(str, damaged)):
         click.echo(line, err=True)
     click.echo(f"shard {shard}: {len(results)} scenarios measured in {target.folder}; `rig merge` judges all shards")
     return _INCONCLUSIVE if failures or damaged else 0
+
+
+def _is_asked(patterns: Sequence[str] | None, name: str) -> bool:
+    """Return whether a run with these patterns, or without any for all scenarios, should have an entry's scenario."""
+    from rig.planning.matrix import matches
+
+    scenario_id = name.partition(" ")[0]
+    return patterns is not None and (not patterns or any(matches(pattern, scenario_id) for pattern in patterns))
 
 
 def write(target: Run, exposure_min: int) -> tuple[Summary, list[RigError]]:
@@ -130,28 +147,38 @@ def _conclude_together(runs: Sequence[Run], out: Path, outputs: Outputs) -> int:
     from rig.planning import matrix
 
     summaries: list[Summary] = []
-    failures: dict[str, str] = {}
+    failures: dict[tuple[str, str], str] = {}
     every_telling: dict[str, Telling] = {}
     pages: dict[str, str] = {}
     damaged: list[RigError] = []
     for run in runs:
         results, of_run = run.results()
         summaries.append(summarise(results, matrix.profile(run.profile).exposure_min, name_of_run(run.folder)))
-        failures |= run.failures()
+        # What a later run has measured is not missing.
+        measured = {(row.outcome.scenario.id, row.outcome.scenario.device.name) for row in summaries[-1].rows}
+        failures = {place: why for place, why in failures.items() if place not in measured}
+        failures |= {(name, _device_of(run, name)): why for name, why in run.failures().items()}
         damaged += of_run
         every_telling |= tellings(run)
         pages |= write_pages(run, summaries[-1], out.parent)
     summary = together(summaries)
     if not summary.rows:
         raise StoreError("these runs hold no measured scenario")
-    measured = {row.outcome.scenario.id for row in summary.rows}
-    failures = {name: message for name, message in failures.items() if name not in measured}
     profiles = ", ".join(sorted({run.profile for run in runs}))
     names = ", ".join(run.folder.name for run in runs)
     write_report(summary, {"runs": names, "profile": profiles}, out, tellings=every_telling, why_pages=pages)
     extents = ", ".join(sorted({extent_of(run) for run in runs}))
     began = max(begin_of(run.folder)[0] for run in runs)
-    return outputs.end(RunSummary(names, began, extents, summary, failures, damaged, out, tellings=every_telling))
+    missing = {f"{name} on {device}" if device else name: why for (name, device), why in failures.items()}
+    return outputs.end(RunSummary(names, began, extents, summary, missing, damaged, out, tellings=every_telling))
+
+
+def _device_of(run: Run, scenario_id: str) -> str:
+    """Return the device on which a run should have measured a scenario; empty if its manifest does not say."""
+    from rig.contract.devices import current_name
+
+    orders = run.definition.get("orders", {}).get(scenario_id)
+    return current_name(orders["device"]["name"]) if orders else str(run.definition.get("device", ""))
 
 
 def extent_of(run: Run) -> str:

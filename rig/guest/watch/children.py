@@ -66,8 +66,8 @@ class Child:
         """Return the next line of its standard output, None after the last; raise NoResult if it prints without end."""
         while b"\n" not in self._printed and self._output in self._open:
             self._listen()
-        line, _, self._printed = self._printed.partition(b"\n")
-        return line.decode(errors="replace") if line or self._printed or self._output in self._open else None
+        line, newline, self._printed = self._printed.partition(b"\n")
+        return line.decode(errors="replace") if line or newline else None
 
     def has_more(self) -> bool:
         """Return whether it has printed more than was read."""

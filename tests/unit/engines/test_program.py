@@ -363,7 +363,7 @@ def test_the_control_of_a_program_is_the_program_itself_with_the_same_promise(tm
         (["--program", "PATH", "--fs", "ext4", "--fault", "processkill"], "the rig does not make its transactions"),
         (["--program", "PATH", "--fs", "ext4", "sqlite-*"], "--program is measured alone"),
         (["--program", "absent", "--fs", "ext4"], "the program absent cannot be read"),
-        (["--promise", "atomic"], "go with --program"),
+        (["--promise", "atomic"], "--promise only with --program"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_says_what_there_is(

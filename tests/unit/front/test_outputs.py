@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from rig.contract.results import MeasuredScenario, VerdictKind
 from rig.front import cli
+from rig.front.outputs import Outputs
+from rig.store import Run
 from tests.unit.samples import controls_that_fire, durable, measured_scenario, sqlite, verdict
 from tests.unit.storedruns import store
 
@@ -96,3 +98,58 @@ def test_a_run_of_which_nothing_could_be_measured_still_has_its_files(tmp_path: 
     result = report(run, "--junit", tmp_path / "junit.xml")
     assert 3 == result.exit_code, result.output
     assert "not measured: the machine was lost" in (tmp_path / "junit.xml").read_text()
+
+
+def test_a_run_that_was_stopped_is_not_kept(tmp_path: Path) -> None:
+    asked = {"scenarios": [FULL, "sqlite-ext4-wal_normal_powercut"]}
+    result = report(store(tmp_path / "stopped", scenarios(is_broken=False), asked))
+    assert 3 == result.exit_code
+    assert "not measured sqlite-ext4-wal_normal_powercut: the run ended before its turn" in result.output
+
+
+def test_a_shard_alone_is_not_judged(tmp_path: Path) -> None:
+    result = report(store(tmp_path / "shard", scenarios(is_broken=False), {"shard": "1/2"}))
+    assert (2, True) == (result.exit_code, "is shard 1/2 of a run: `rig merge` judges all shards" in result.output)
+
+
+def test_a_run_is_held_to_the_entries_that_it_was_asked_for(kept: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "durability.json"
+    report(kept, "--baseline", baseline, "--update-baseline")
+    for patterns, code in (([], 3), (["sqlite-ext4-*"], 3), (["sqlite-ext4-wal_off*"], 0)):
+        run = store(
+            tmp_path / f"without-{code}-{len(patterns)}", scenarios(is_broken=False)[:2], {"patterns": patterns}
+        )
+        result = report(run, "--baseline", baseline)
+        assert (code, code == 3) == (result.exit_code, "this run did not measure it" in result.output), result.output
+
+
+def test_an_update_with_a_broken_and_an_inconclusive_scenario_says_so(tmp_path: Path) -> None:
+    few = measured_scenario(sqlite("wal", "extra"), durable(3))
+    run = store(tmp_path / "run", [*scenarios(is_broken=True), few])
+    assert 3 == report(run, "--baseline", tmp_path / "b.json", "--update-baseline").exit_code
+
+
+def test_a_break_that_the_baseline_expects_does_not_stop_a_run(broken: Path, tmp_path: Path) -> None:
+    path = tmp_path / "durability.json"
+    full = scenarios(is_broken=True)[-1].scenario
+    for outputs, ends in ((Outputs(), True), (Outputs(baseline=path, update_baseline=True), True)):
+        fails = outputs.end_of(fail_fast=True)
+        assert fails
+        assert ends is fails(full, LOST)
+    report(broken, "--baseline", path, "--update-baseline")
+    fails = Outputs(baseline=path).end_of(fail_fast=True)
+    assert fails
+    assert not fails(full, LOST)
+    assert Outputs().end_of(fail_fast=False) is None
+
+
+def test_in_a_report_of_several_runs_only_a_later_measurement_makes_up_for_a_failure(
+    kept: Path, tmp_path: Path
+) -> None:
+    failed = Run.open(store(tmp_path / "failed", scenarios(is_broken=False)[:2], {"device": "ssd-sata"}))
+    failed.note_failure(FULL, "no machine")
+    for runs, code in (((failed.folder, kept), 0), ((kept, failed.folder), 3)):
+        first, second = map(str, runs)
+        words = ["report", "--run-dir", first, "--run-dir", second, "--out", str(tmp_path / "both.html")]
+        result = CliRunner().invoke(cli.main, words, env={"COLUMNS": "140"})
+        assert (code, code == 3) == (result.exit_code, f"not measured {FULL} on ssd-sata: no machine" in result.output)

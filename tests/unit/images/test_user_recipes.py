@@ -150,7 +150,7 @@ def test_a_stored_scenario_gets_its_recipe_back_and_no_other(own: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "--image", "mydb.toml"], "--image go with --program"),
+        (["run", "--image", "mydb.toml"], "--image only with --program"),
         (["run", "--program", "program", "--fs", "ext4", "--image", "absent.toml"], "absent.toml cannot be read"),
         (["image", "build", "absent.toml"], "absent.toml cannot be read"),
     ],

@@ -129,10 +129,12 @@ def test_the_scenario_of_a_scenario_is_read_back_whole(run: Run) -> None:
     scenario = replace(SCENARIO, workload=WorkloadSpec(7, 8, 9), device=device, seed=3, mount_options="discard")
     run.write_plan(scenario, PLAN)
     assert scenario == run.scenario(scenario.id)
-    with_scenario(run, SCENARIO, rows(1))
-    ((measured,), _) = run.results([SCENARIO.id])
+    with_scenario(run, OTHER, rows(1))
+    ((measured,), _) = run.results([OTHER.id])
     assert PLAN == measured.plan
-    with pytest.raises(StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}$".replace("+", r"\+")):
+    with pytest.raises(
+        StoreError, match=rf"no scenario 'sqlite-none'; it has: {SCENARIO.id}, {OTHER.id}$".replace("+", r"\+")
+    ):
         run.scenario("sqlite-none")
 
 
@@ -262,16 +264,39 @@ def test_a_recording_that_is_gone_is_named_and_costs_its_own_scenarios_only(run:
 def test_a_folder_that_holds_another_run_is_refused_and_the_difference_named(run: Run) -> None:
     assert Run.create(run.folder, DEFINITION).definition == run.definition
     other = {**DEFINITION, "orders": {"a": {"seed": 2}}, "profile": "nightly"}
-    with pytest.raises(StoreError, match=r"holds another run \(it differs in profile, orders\); name another folder"):
+    with pytest.raises(StoreError, match=r"holds another run \(it differs in orders, profile\); name another folder"):
         Run.create(run.folder, other)
     assert "quick" == Run.open(run.folder).definition["profile"]
 
 
+def test_a_run_that_was_asked_for_more_or_for_less_is_another_run(run: Run) -> None:
+    for other in ({**DEFINITION, "focus": "compaction"}, {key: DEFINITION[key] for key in ("profile",)}):
+        with pytest.raises(StoreError, match="holds another run"):
+            Run.create(run.folder, other)
+
+
+def test_verdicts_on_another_recording_are_not_taken_for_these(run: Run) -> None:
+    with_scenario(run, SCENARIO, rows(3))
+    with pytest.raises(StoreError, match="verdicts on another recording"):
+        run.write_plan(replace(SCENARIO, tuning={"environment": '["SYNC=off"]'}), PLAN)
+
+
+def test_what_was_asked_for_and_not_begun_is_not_measured(tmp_path: Path) -> None:
+    ids = {"scenarios": [SCENARIO.id, OTHER.id]}
+    run = Run.create(tmp_path / "run", {**DEFINITION, **ids})
+    assert {SCENARIO.id, OTHER.id} == run.failures().keys()
+    run.write_plan(SCENARIO, PLAN)
+    assert {OTHER.id} == run.failures().keys()
+    # A shard answers for its own scenarios.
+    shard = Run.create(tmp_path / "shard", {**DEFINITION, **ids, store.OF_SHARD: [OTHER.id]})
+    assert {OTHER.id} == shard.failures().keys()
+
+
 def test_a_failure_is_kept_until_the_scenario_is_planned_again(run: Run) -> None:
     run.write_failure(SCENARIO, "the recording is void")
-    assert {SCENARIO.id: "the recording is void"} == run.failures()
+    assert "the recording is void" == run.failures()[SCENARIO.id]
     run.write_plan(SCENARIO, PLAN)
-    assert {} == run.failures()
+    assert SCENARIO.id not in run.failures()
 
 
 def test_a_retry_is_noted_only_for_what_could_not_be_measured_and_is_not_void(run: Run) -> None:
@@ -290,7 +315,7 @@ def test_verdicts_of_a_void_scenario_are_kept_aside_and_count_for_nothing_also_w
     with_scenario(run, SCENARIO, rows(3))
     run.void(SCENARIO, "two kinds of machines disagree")
     assert ([], []) == run.results([SCENARIO.id])
-    assert {SCENARIO.id: "two kinds of machines disagree"} == run.failures()
+    assert "two kinds of machines disagree" == run.failures()[SCENARIO.id]
     assert 3 == len((run.folder / "scenarios" / SCENARIO.id / "void.jsonl").read_text().splitlines())
     run.write_plan(SCENARIO, PLAN)
     assert ([], []) == run.verdicts(SCENARIO.id)

@@ -142,3 +142,23 @@ def test_a_verdict_breaks_a_promise_exactly_when_it_exceeds_it(
     synchronous: str, journal_mode: str, kind: VerdictKind, lost: int, is_broken: bool
 ) -> None:
     assert is_broken is violates(promise(sqlite(journal_mode, synchronous)), verdict(kind, lost))
+
+
+def test_a_strict_recovery_may_refuse_but_not_open_what_lacks_a_transaction() -> None:
+    for engine, asked in (
+        ("rocksdb", {"writes": "sync-absolute"}),
+        ("leveldb", {"checks": "paranoid", "writes": "sync"}),
+    ):
+        promised = promise_for(engine, asked, "powercut", "none")
+        assert promised
+        assert "loses nothing, atomic, may refuse to open" == promised.text
+        assert not violates(promised, verdict(VerdictKind.UNOPENABLE))
+        assert all(
+            violates(promised, verdict(kind)) for kind in (VerdictKind.HOLE, VerdictKind.CORRUPT, VerdictKind.STUCK)
+        )
+
+
+def test_a_promise_that_concedes_damage_says_so() -> None:
+    promised = promise_for("sqlite", sqlite("persist", "normal"), "torn", "none")
+    assert promised
+    assert "loses nothing, may be damaged" == promised.text

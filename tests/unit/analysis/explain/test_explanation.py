@@ -194,9 +194,11 @@ def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps_
     assert [("log",), *([] if is_named else [("*",)])] == run.asked
 
 
-def test_a_check_without_any_state_afterwards_proves_nothing() -> None:
+def test_a_check_of_few_states_afterwards_proves_nothing() -> None:
     assert not StoryCheck(("log",), 3, 9, 0, 0).helps
-    assert StoryCheck(("log",), 3, 9, 0, 1).helps
+    assert not StoryCheck(("log",), 3, 9, 0, 1).helps
+    assert StoryCheck(("log",), 3, 9, 0, 9).helps
+    assert not StoryCheck(("log",), 3, 9, 0, 9, has_witness=False).helps
 
 
 def test_chance_is_that_of_drawing_all_broken_contents_from_those_before() -> None:

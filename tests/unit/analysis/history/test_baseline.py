@@ -221,7 +221,39 @@ def test_scenarios_without_an_entry_are_held_to_their_promise_alone() -> None:
 
 def test_figures_of_another_profile_are_not_compared() -> None:
     old = baseline_of(of(run()), "nightly")
-    assert Changes() == changes(old, of(slower(run(full=durable(75)), 2)), "quick", {})
+    found = changes(old, of(slower(run(full=durable(75)), 2)), "quick", {})
+    assert Changes(uncompared=tuple(sorted(old.entries))) == replace(found, uncompared=tuple(sorted(found.uncompared)))
+    assert any("figures not compared" in line for _, line in lines(found))
+
+
+def test_what_a_run_was_asked_for_and_has_not_is_no_answer() -> None:
+    old = baseline_of(of(run()), "quick")
+    without = of(run()[:-1])
+    asked = changes(old, without, "quick", {}, is_asked=lambda name: name == NORMAL)
+    assert [f"{NORMAL}: answer: in the baseline, and this run did not measure it"] == list(map(str, asked.unanswered))
+    assert (3, ()) == (asked.exit_code, asked.absent)
+    # Another profile may have other scenarios.
+    assert 0 == changes(old, without, "nightly", {}, is_asked=lambda _: True).exit_code
+
+
+def test_what_is_not_judged_any_more_is_no_answer() -> None:
+    old = baseline_of(of(run()), "quick")
+    kept = old.entries["sqlite-ext4-wal_off_powercut"]
+    found = changes(
+        replace(old, entries={"sqlite-ext4-wal_off_powercut": replace(kept, result="kept")}), of(run()), "quick", {}
+    )
+    (change,) = found.unanswered
+    assert change.text.startswith("nothing is promised: ")
+    assert 3 == found.exit_code
+
+
+def test_a_control_that_is_none_any_more_is_no_answer() -> None:
+    old = baseline_of(of(run()), "quick")
+    more = replace(old, controls={GROUP: (*old.controls[GROUP], "former"), "another group": ("gone",)})
+    found = changes(more, of(run()), "quick", {})
+    assert [f"{GROUP}: control: former fired in the baseline, and is no control any more"] == list(
+        map(str, found.unanswered)
+    )
 
 
 @pytest.mark.parametrize("first", range(4))

@@ -377,3 +377,25 @@ def test_the_scenarios_to_add_for_the_controls_are_the_scenarios_that_must_lose(
 def test_the_order_of_scenarios_never_matters(order: list[int]) -> None:
     scenarios = matrix()[:4]
     assert summarise(scenarios, 100) == summarise([scenarios[rank] for rank in order], 100)
+
+
+def excused(count: int) -> list[Verdict]:
+    damaged = verdict(VerdictKind.FILESYSTEM_DAMAGE)
+    return [replace(damaged, state=f"fs{n}", detail="3 errors; seen as corrupt: x") for n in range(count)]
+
+
+def test_what_cannot_be_and_what_only_a_damaged_file_system_excuses_too_often_is_a_doubt() -> None:
+    ahead = replace(verdict(VerdictKind.INCONCLUSIVE, state="ahead"), recovered=9)
+    for rows, doubt in (
+        ([ahead], "1 states have a transaction that had not"),
+        (excused(22), "22 of 422 states were bad"),
+    ):
+        judged = judge_scenario(measured_scenario(WAL_FULL, [*durable(400), *rows]))
+        assert (Result.INCONCLUSIVE, doubt) == (judged.result, judged.doubts[0][: len(doubt)])
+    assert Result.KEPT is judge_scenario(measured_scenario(WAL_FULL, [*durable(400), *excused(20)])).result
+
+
+def test_what_two_disks_left_uncut_is_not_exhausted() -> None:
+    few = measured_scenario(WAL_FULL, durable(1), epochs_sampled=0)
+    uncut = [judge_scenario(replace(few, plan=replace(few.plan, epochs_unproven=count))) for count in (0, 12, 99)]
+    assert [0, 1, 2] == [len(judged.doubts) for judged in uncut]

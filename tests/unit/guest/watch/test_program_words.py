@@ -41,6 +41,14 @@ def recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         kill_children()
 
 
+@pytest.mark.parametrize("ending", ["", "; sleep 0.2"], ids=["at once", "later"])
+def test_a_blank_last_line_is_answered_the_same_whenever_the_program_ends(
+    recovered: Callable[[str], Finding], ending: str
+) -> None:
+    with pytest.raises(NoResult, match="answered ''"):
+        recovered(f"printf 'have 1\\n\\n'{ending}")
+
+
 @pytest.mark.parametrize(
     ("answer", "count"), [("echo have 1", 1), (":", 0), ("echo torn 1 half", 0)], ids=["whole", "lost", "torn"]
 )
