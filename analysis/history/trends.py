@@ -63,7 +63,8 @@ def trends(folder: Path, patterns: Sequence[str] = ()) -> list[Trend]:
     return [
         trend
         for trend in all_trends
-        if not patterns or any(fnmatchcase(trend.scenario, pattern) for pattern in patterns)
+        # After the id comes the name of a program.
+        if not patterns or any(fnmatchcase(trend.scenario.partition(" ")[0], pattern) for pattern in patterns)
     ]
 
 

@@ -79,7 +79,7 @@ def test_a_strangers_nights_are_green_until_a_sync_is_removed(repository: Path, 
     assert [True] == [line.startswith("::warning title=No baseline yet::") for line in first.annotations]
     assert "No baseline yet: " in first.summary
     known = json.loads((repository / "durability.json").read_text())
-    assert [PROGRAM] == list(known["scenarios"])
+    assert [f"{PROGRAM} of mydb"] == list(known["scenarios"])
     assert known == json.loads((repository / "night-1" / "durability.json").read_text())
     # The next night measures with another seed: another recording, other crash states, the same program.
     second = night(repository, cache, 2, seed=2)
@@ -104,7 +104,7 @@ def test_a_strangers_nights_are_green_until_a_sync_is_removed(repository: Path, 
     assert all((evidence / name / "disk.img.gz").exists() for name in failed)
     assert third.summary.startswith("### Worse than the baseline: ")
     shown = rig("history", "--history", "history", cwd=repository)
-    assert f"{PROGRAM} changed on " in shown.stdout
+    assert f"{PROGRAM} of mydb changed on " in shown.stdout
     assert ": kept -> broken; " in shown.stdout
 
 

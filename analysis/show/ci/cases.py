@@ -49,7 +49,7 @@ class Case:
 def cases(
     summary: Summary, failures: Mapping[str, str], damaged: Sequence[str], changes: Changes | None = None
 ) -> list[Case]:
-    """Return a case for each scenario, for each one that was not measured (with why), and for each damaged file.
+    """Return a case for each scenario, for each one without an answer (with why), and for each damaged file.
 
     `changes` are those since the baseline, if there is one.
     """
@@ -67,7 +67,13 @@ def cases(
         Case(f"damaged file {number}", "damaged", CaseEnd.UNANSWERED, f"damaged: {_line(text)}", (text,))
         for number, text in enumerate(damaged, 1)
     ]
-    return [*measured, *silent, *missing, *broken_files]
+    known = {key_of(row) for row in summary.rows} | failures.keys()
+    unanswered = [
+        Case(change.subject, "baseline", CaseEnd.UNANSWERED, _line(change.text), (str(change),))
+        for change in (changes.unanswered if changes else ())
+        if change.subject not in known
+    ]
+    return [*measured, *silent, *missing, *unanswered, *broken_files]
 
 
 def _case(row: Row) -> Case:
@@ -90,6 +96,8 @@ def _since(changes: Changes, row: Row) -> Case:
         # A loss that breaks no promise has no lines in the table.
         lines = case.lines or (f"worse {name}: {reason}", *worst_lines(row))
         return replace(case, answer=CaseEnd.FAILED, reason=_line(f"worse: {reason}"), lines=lines)
+    if texts := [change.text for change in changes.unanswered if change.subject == name]:
+        return replace(case, answer=CaseEnd.UNANSWERED, reason=_line("; ".join(texts)))
     if case.answer is CaseEnd.FAILED:
         return replace(case, answer=CaseEnd.SKIPPED, reason=_line(f"as the baseline records: {case.reason}"))
     return case

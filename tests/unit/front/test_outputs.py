@@ -119,7 +119,8 @@ def test_a_run_is_held_to_the_entries_that_it_was_asked_for(kept: Path, tmp_path
         run = store(
             tmp_path / f"without-{code}-{len(patterns)}", scenarios(is_broken=False)[:2], {"patterns": patterns}
         )
-        result = report(run, "--baseline", baseline)
+        result = report(run, "--baseline", baseline, "--junit", tmp_path / "junit.xml")
+        assert ("did not measure it" in (tmp_path / "junit.xml").read_text()) is (code == 3)
         assert (code, code == 3) == (result.exit_code, "this run did not measure it" in result.output), result.output
 
 
