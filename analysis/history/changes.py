@@ -11,9 +11,9 @@ Figures are compared only with a run that looked equally closely: the same profi
 recording is the same, bit for bit, then nothing is left to chance, and any larger loss is worse.
 
 A group gets worse if one of its controls fired and is silent now. A scenario has no answer, which is never green, if it
-is inconclusive, was not measured although the run was asked for it, or is not judged any more. So has a group that
-lacks a control that fired. What the baseline records as broken does not fail again. What got better never fails. Each
-change names the recorded and the new figure.
+is inconclusive, was not measured although the run was asked for it, is not judged any more, or has the first damage of
+a promise that only losses broke. So has a group that lacks a control that fired. What the baseline records as broken
+does not fail again. What got better never fails. Each change names the recorded and the new figure.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def changes(
             unanswered.append(Change(name, Aspect.ANSWER, f"inconclusive: {'; '.join(row.judgement.doubts)}"))
             continue
         old = baseline.entries.get(name)
-        if old and old.result == Result.KEPT and row.judgement.result is Result.NOT_JUDGED:
-            text = f"{row.judgement.reasons[0]}; the baseline has {old.result}"
-            unanswered.append(Change(name, Aspect.ANSWER, text))
+        unanswered += [Change(name, Aspect.ANSWER, text) for text in _open_questions(old, row)]
         for is_worse, change in _of_scenario(name, old, row, profile):
             (worse if is_worse else better).append(change)
     worse += _silent(baseline, summary)
@@ -119,6 +117,15 @@ def changes(
         tuple(name for name in absent if name not in lacking),
         tuple(name for name, row in rows.items() if _is_uncompared(baseline.entries.get(name), row, profile)),
     )
+
+
+def _open_questions(old: Entry | None, row: Row) -> Iterator[str]:
+    """Yield what the baseline has no word for: a promise that is not judged any more, and a new kind of break."""
+    if old and old.result == Result.KEPT and row.judgement.result is Result.NOT_JUDGED:
+        yield f"{row.judgement.reasons[0]}; the baseline has {old.result}"
+    damaged = [verdict for verdict in row.judgement.broken_by if verdict.kind.is_damage]
+    if old and old.result == Result.BROKEN and damaged and not old.damaged.value:
+        yield f"{len(damaged)} states are damaged, for example {damaged[0].state}; the baseline has losses alone"
 
 
 def _is_uncompared(old: Entry | None, row: Row, profile: str) -> bool:

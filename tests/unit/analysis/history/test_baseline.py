@@ -247,6 +247,15 @@ def test_what_is_not_judged_any_more_is_no_answer() -> None:
     assert 3 == found.exit_code
 
 
+def test_the_first_damage_of_a_promise_that_only_losses_broke_is_no_answer() -> None:
+    known = baseline_of(of(run(full=LOST)), "quick")
+    assert 0 == changes(known, of(run(full=LOST)), "quick", {}).exit_code
+    found = changes(known, of(run(full=[*LOST, verdict(VerdictKind.CORRUPT, 0, "e900")])), "quick", {})
+    assert [f"{FULL}: answer: 1 states are damaged, for example e900; the baseline has losses alone"] == list(
+        map(str, found.unanswered)
+    )
+
+
 def test_a_control_that_is_none_any_more_is_no_answer() -> None:
     old = baseline_of(of(run()), "quick")
     more = replace(old, controls={GROUP: (*old.controls[GROUP], "former"), "another group": ("gone",)})
