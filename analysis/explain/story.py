@@ -205,12 +205,11 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield _blame_sentence(blame, explanation)
     if loss.subject:
         span = span_text(loss.last_instant.time_ns - loss.first_instant.time_ns)
-        since = (
-            "its acknowledgement"
-            if loss.verdict.acked == loss.subject
-            else (f"the acknowledgement of transaction {loss.subject}")
-        )
-        yield f"A cut can show it from {since} until {span} later, {loss.last_instant.phase}."
+        first, last = loss.first_instant.phase, loss.last_instant.phase
+        if loss.verdict.acked == loss.subject:
+            yield f"A cut can show it from its acknowledgement until {span} later, {last}."
+        else:
+            yield f"The first cut that shows it is {first}, and the last is {span} later, {last}."
     yield _check_sentence(explanation)
 
 

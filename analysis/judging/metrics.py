@@ -152,8 +152,16 @@ def _is_explained(verdict: Verdict) -> bool:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts by severity, then by transactions lost, then by state id."""
-    return tuple(sorted(verdicts, key=lambda v: (-_SEVERITY[v.kind], -v.lost, v.state)))
+    """Return the verdicts by severity, then by transactions lost, then by state id.
+
+    Damage that leaves open how many are lost counts with all that were acknowledged.
+    """
+
+    def place(verdict: Verdict) -> tuple[int, int, str]:
+        loss = loss_of(verdict)
+        return -_SEVERITY[verdict.kind], -(verdict.acked if loss is None else loss), verdict.state
+
+    return tuple(sorted(verdicts, key=place))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rig.analysis.judging.outcome import Row
+from rig.analysis.judging.outcome import Result, Row
 from rig.analysis.show import grid
 from rig.contract.results import VerdictKind
 
@@ -39,8 +39,10 @@ def text(row: Row | None) -> str:
         words = f"damaged {len(damaged)}"
     elif outcome.lost_max:
         words = f"loses {outcome.lost_max}"
+    elif outcome.lost_max is None:
+        words = "nothing judged"
     else:
-        words = "nothing judged" if outcome.lost_max is None else "kept"
+        words = "inconclusive" if row.judgement.result is Result.INCONCLUSIVE else "kept"
     harmed_count = outcome.kind_counts.get(VerdictKind.FILESYSTEM_DAMAGE, 0)
     harmed = f", file system {harmed_count}" if harmed_count else ""
     return f"{words} ({outcome.exposure_count}){f', new {len(new)}' if new else ''}{harmed}"

@@ -1,4 +1,7 @@
-"""The seeds of the lives of a database: each has one of its own, so what is made again looks different."""
+"""The seeds of the lives of a database: each has one of its own, so what is made again looks different.
+
+The lives of a user's program have one seed.
+"""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _command(task: Task, *words: str) -> list[str]:
     The seed and the counts are variables: an option that a command does not know could make it refuse.
     """
     environment, added = (json.loads(task.settings.get(key, "[]")) for key in ("environment", "arguments"))
-    facts = [f"RIG_SEED={task.seed}", f"RIG_TRANSACTIONS={task.transaction_count}"]
+    facts = [f"RIG_SEED={task.seed}", f"RIG_TRANSACTIONS={task.last or task.transaction_count}"]
     facts += [] if task.client_count == 1 else [f"RIG_CLIENTS={task.client_count}"]
     return [*facts, *environment, _path(task), *words, *added]
 

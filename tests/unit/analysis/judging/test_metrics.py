@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from rig.analysis.judging.metrics import outcome
+from rig.analysis.judging.metrics import outcome, worst_first
 from rig.analysis.judging.outcome import Result
 from rig.contract.results import VerdictKind
 from tests.unit.samples import durable, measured_scenario, sqlite, verdict
 
 GOODNESS = {Result.BROKEN: 0, Result.INCONCLUSIVE: 1, Result.NOT_JUDGED: 2, Result.KEPT: 2}
 WAL_FULL = sqlite("wal", "full")
+
+
+def test_of_databases_that_show_nothing_the_one_that_held_most_is_the_worst() -> None:
+    rows = [verdict(VerdictKind.UNOPENABLE, state=f"e{acked}", acked=acked) for acked in (0, 39, 12)]
+    assert ["e39", "e12", "e0"] == [row.state for row in worst_first(rows)]
 
 
 def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:

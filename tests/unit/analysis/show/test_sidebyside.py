@@ -12,7 +12,7 @@ from rig.analysis.show import sidebyside
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
-from tests.unit.samples import changed, durable, measured_scenario, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 LOST = [verdict(VerdictKind.LOST_SUFFIX, lost, f"lost-{lost}") for lost in (1, 7, 3)]
 TORN = [verdict(VerdictKind.TORN, state=f"torn-{index}") for index in range(2)]
@@ -43,9 +43,16 @@ def test_each_setting_has_a_cell_for_each_file_system(summary: Summary) -> None:
     cells = {line.name: [sidebyside.text(row) for row in line.rows] for line in found.lines}
     assert ("ext2", "ext3", "ext4") == found.columns
     assert {
-        "wal_full": ["nothing judged (0), file system 1", "kept (4), file system 1", "kept (5)"],
+        "wal_full": ["nothing judged (0), file system 1", "inconclusive (4), file system 1", "inconclusive (5)"],
         "wal_normal": ["damaged 2 (10)", "", "loses 7 (8)"],
     } == cells
+
+
+def test_kept_is_what_its_controls_allow_to_be_called_so() -> None:
+    full = measured_scenario(sqlite("wal", "full"), durable(70))
+    for controls, words in (((), "inconclusive (70)"), (controls_that_fire(), "kept (70)")):
+        rows = summarise([full, *controls], 60).rows
+        assert words == next(sidebyside.text(row) for row in rows if row.outcome.settings_name == "wal_full")
 
 
 def test_table_and_report_show_them(summary: Summary) -> None:

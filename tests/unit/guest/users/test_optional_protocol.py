@@ -108,6 +108,12 @@ def test_a_recovery_knows_the_seed_and_the_number_of_transactions_without_option
     assert "7 5\n" * COUNT == Path(task.directory, "told").read_text()
     finding = driver.recovered(start, replace(task, seed=1))
     assert (1, "torn 5 1") == (finding.recovered, finding.detail)
+    # In a later life the variable is what the option says.
+    later = driver.session(start, replace(task, after=0, last=2))
+    for number in (1, 2):
+        later.commit(number)
+    later.close()
+    assert Path(task.directory, "told").read_text().endswith("7 2\n" * 2)
 
 
 @pytest.mark.parametrize(
