@@ -1,7 +1,9 @@
 """Which system call wrote what was lost, which sync should have followed it, and whether one did.
 
 Calls come from another run of the same scenario, under supervision: it does the same in the same transaction, at
-another time. So a write of the recording and a call are matched by file, place in the file and transaction.
+another time. So a write of the recording and a call are matched by file, place in the file and transaction. A file
+that was renamed is the same file: what was written to `new` and renamed to `log` is behind a block of `log`, and what
+was written to the `log` before is not.
 """
 
 from __future__ import annotations
@@ -136,6 +138,9 @@ def _unsynced_by_path(calls: Sequence[SeenCall]) -> dict[str, Blame]:
     for call in calls:
         if call.name == CallName.SYNC:
             blames = {path: blame for path, blame in blames.items() if call.path not in {path, ""}}
+        elif call.name == CallName.RENAME:
+            moved, _ = blames.pop(call.path, None), blames.pop(call.new_path, None)
+            blames |= {call.new_path: moved} if moved else {}
         elif call.name in _WRITES:
             blames[call.path] = Blame(None, call, None, call.role or call.path, is_apart=True)
     return blames
@@ -155,14 +160,34 @@ def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]
 def _causes(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> list[tuple[FileChange | None, list[int]]]:
     """Return the ranks of the calls that may be behind a write, or behind each change of a block, weightiest first."""
     reached = calls[: _reached_count(calls, until)]
-    if write.path:
-        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
-        ranks = [rank for rank, call in enumerate(reached) if _writes_to(call, write.path, span)]
-        return [(None, ranks)] if ranks else []
-    order = list(ChangeKind)
-    changes = sorted(write.changes, key=lambda change: order.index(change.kind))
-    causes = [(change, _ranks_behind(change, reached)) for change in changes]
-    return [(change, ranks) for change, ranks in causes if ranks]
+    # By the names that files had when they were written to only if nothing is found by the names that they got.
+    for known in (_under_last_names(reached), reached):
+        if write.path:
+            span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
+            causes: list[tuple[FileChange | None, list[int]]] = [
+                (None, [rank for rank, call in enumerate(known) if _writes_to(call, write.path, span)])
+            ]
+        else:
+            order = list(ChangeKind)
+            changes = sorted(write.changes, key=lambda change: order.index(change.kind))
+            causes = [(change, _ranks_behind(change, known)) for change in changes]
+        if behind := [(change, ranks) for change, ranks in causes if ranks]:
+            return behind
+    return []
+
+
+def _under_last_names(calls: Sequence[SeenCall]) -> list[SeenCall]:
+    """Return the calls with writes under the last name of their file; no name for a file that is gone."""
+    renamed: list[SeenCall] = []
+    # What a file that has a name now is called in the end.
+    last: dict[str, str] = {}
+    for call in reversed(calls):
+        if call.name == CallName.RENAME:
+            last |= {call.path: last.get(call.new_path, call.new_path), call.new_path: ""}
+        elif call.name == CallName.UNLINK:
+            last[call.path] = ""
+        renamed.append(replace(call, path=last.get(call.path, call.path)) if call.name in _WRITES else call)
+    return renamed[::-1]
 
 
 def _ranks_behind(change: FileChange, calls: Sequence[SeenCall]) -> list[int]:
@@ -191,6 +216,17 @@ def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequenc
 
 def _syncs(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
     return [call for call in calls if call.name == CallName.SYNC and call.path in {path, ""}]
+
+
+def _syncs_of(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
+    """Return the syncs of a file, also under the names that it gets."""
+    syncs = []
+    for call in calls:
+        if call.name == CallName.RENAME and call.path == path:
+            path = call.new_path
+        elif call.name == CallName.SYNC and call.path in {path, ""}:
+            syncs.append(call)
+    return syncs
 
 
 def _does(change: FileChange, call: SeenCall) -> bool:
@@ -222,7 +258,7 @@ def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, rel
         len(calls),
     )
     relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
-    syncs = _syncs(calls[index + 1 : relied], path)
+    syncs = _syncs_of(calls[index + 1 : relied], path)
     missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
     is_relied_on = relied < end
     return Blame(

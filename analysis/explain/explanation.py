@@ -84,12 +84,14 @@ def explain(
     loss = replace(loss, first=premise) if loss.premise is loss.first else replace(loss, landed=premise)
     evidence.judge([(side.state, None) for side in (loss.lost, loss.premise, loss.culprit)], twice=True)
     begin, end = (_until(evidence.timeline, instant.entry) for instant in (loss.first_instant, loss.last_instant))
-    until = Until(loss.subject) if loss.subject else end
-    reliant = landed[0] if landed and not loss.subject else ()
+    # If no cut shows the loss until later transactions have begun, something that came later took what was durable.
+    subject = loss.subject if begin.number <= loss.subject + 1 else 0
+    until = Until(subject) if subject else end
+    reliant = landed[0] if landed and not subject else ()
     writes = [write for each in lost for write in each]
-    span = (loss.subject or begin.number, max(loss.subject, end.number))
+    span = (subject or begin.number, max(subject, end.number))
     calls = evidence.calls(span)
-    blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(loss.subject)))
+    blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(subject)))
     # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
     states_max = int(searcher.states_per_s * _CHECK_S)

@@ -82,10 +82,11 @@ def _states_to_explain(
 def broken_states(
     results: Sequence[MeasuredScenario], *, any_loss: bool = False
 ) -> list[tuple[MeasuredScenario, Verdict]]:
-    """Return the worst state of each scenario and kind of verdict that breaks its promise, the worst first.
+    """Return the worst state of each scenario and kind of verdict that breaks its promise, controls last.
 
     With `any_loss`, and where no promise is known, a loss counts that the promise allows.
     """
+    from rig.analysis.judging.controls import is_sabotaged
     from rig.analysis.judging.promises import promise_of, violates
 
     worst: dict[tuple[str, str], tuple[MeasuredScenario, Verdict]] = {}
@@ -98,4 +99,9 @@ def broken_states(
             key = (measured.scenario.id, verdict.kind)
             if key not in worst or verdict.lost > worst[key][1].lost:
                 worst[key] = measured, verdict
-    return sorted(worst.values(), key=lambda pair: (not pair[1].kind.is_damage, -pair[1].lost, pair[0].scenario.id))
+
+    def place(pair: tuple[MeasuredScenario, Verdict]) -> tuple[bool, bool, int, str]:
+        scenario, verdict = pair[0].scenario, pair[1]
+        return is_sabotaged(scenario), not verdict.kind.is_damage, -verdict.lost, scenario.id
+
+    return sorted(worst.values(), key=place)

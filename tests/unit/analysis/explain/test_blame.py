@@ -189,3 +189,33 @@ def test_files_that_were_not_synced_by_then_are_those_with_a_write_after_their_l
     everything = calls(*seen[:5], call("sync", "", number=2))
     assert [] == unsynced_files(everything, 2)
     assert [] == unsynced_files(seen, 9)
+
+
+def renamed(path: str, new_path: str, *, number: int = 2) -> SeenCall:
+    return call("rename", path, number=number, new_path=new_path)
+
+
+def test_a_file_that_was_renamed_is_blamed_on_what_was_written_to_it_before() -> None:
+    seen = calls(
+        call("write", "log"), call("sync", "log"), call("write", "log.new", number=2), renamed("log.new", "log"),
+        call("write", "db", number=3),
+    )  # fmt: skip
+    blame = only(blame_calls([data("log")], seen, Until(2)))
+    assert ("log.new", "write", 2, "log.new") == (blame.missing, blame.call.name, blame.call.number, blame.synced_path)
+    # By the time of the first transaction it was the file that had the name.
+    assert "" == only(blame_calls([data("log")], seen, Until(1))).missing
+
+
+def test_a_sync_under_the_new_name_counts_for_what_was_written_under_the_old_one() -> None:
+    seen = calls(
+        call("write", "log.new"),
+        renamed("log.new", "log", number=1),
+        call("sync", "log"),
+        call("write", "db", number=2),
+    )
+    assert "" == only(blame_calls([data("log")], seen, Until(1))).missing
+
+
+def test_what_was_written_to_a_file_that_another_replaced_lacks_no_sync() -> None:
+    seen = calls(call("write", "log"), call("write", "log.new"), renamed("log.new", "log", number=1))
+    assert ["log.new"] == [blame.missing for blame in unsynced_files(seen, 1)]
