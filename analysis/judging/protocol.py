@@ -50,7 +50,9 @@ def compare(measured: MeasuredScenario) -> SyncComparison:
     engine, known = find_engine(scenario.engine), known_sequences(scenario.engine, scenario.all_settings)
     # A stored run may be of an engine that is not installed here.
     if engine and not known:
-        return SyncComparison(note=NEVER_SYNCS if set(sampled) == {NO_CALLS} else NOT_COMPARED)
+        # Nobody documents a user's program for the rig.
+        silent = "" if engine.own_driver else NOT_COMPARED
+        return SyncComparison(note=NEVER_SYNCS if set(sampled) == {NO_CALLS} else silent)
     if not engine or not sampled:
         return SyncComparison()
     strange = sorted(sequence for sequence in sampled if sequence not in known)

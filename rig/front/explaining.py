@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rig.contract.errors import RigError, UsageError
 from rig.front import programs
+from rig.front.rundirs import name_of_run
 
 if TYPE_CHECKING:
     from rig.analysis.explain.explanation import Explanation
@@ -78,7 +79,7 @@ def explain_break(target: Run, broken: Sequence[Break], source: Source) -> None:
     telling = Telling(state, None, refusal)
     if not refusal:
         try:
-            with _time_limit(_GIVE_UP_S):
+            with _time_limit(_GIVE_UP_S, f"rig explain {scenario} {state}{_run_dir_option(target)}"):
                 explanation = _explain(target, scenario, state, source, _SEARCH_S)
             telling = Telling(state, Narrative.of(explanation, chosen.row.promise))
         except (RigError, TimeoutError) as error:
@@ -120,6 +121,11 @@ def _choice(target: Run, broken: Sequence[Break]) -> tuple[Break, str]:
     return broken[0], refusals[0]
 
 
+def _run_dir_option(target: Run) -> str:
+    name = name_of_run(target.folder)
+    return f" --run-dir {name}" if name else ""
+
+
 def _refusal(target: Run, scenario_id: str, verdict: Verdict) -> str:
     """Return why a state is not explained at the end of a run; empty if it is."""
     from rig.campaign.evidence import require_choice, require_single_cut
@@ -156,8 +162,11 @@ def _explain(target: Run, scenario: str, state_id: str, source: Source, limit_s:
 
 
 @contextmanager
-def _time_limit(limit_s: float) -> Iterator[None]:
-    """Stop the machines of this process if a block takes longer; raise TimeoutError then."""
+def _time_limit(limit_s: float, without: str) -> Iterator[None]:
+    """Stop the machines of this process if a block takes longer; raise TimeoutError then.
+
+    `without` is a command that has no such limit.
+    """
     from rig.machines import machine
 
     is_late = threading.Event()
@@ -172,7 +181,7 @@ def _time_limit(limit_s: float) -> Iterator[None]:
         yield
     except RigError:
         if is_late.is_set():
-            raise TimeoutError(f"it took longer than {limit_s} s: rig explain has no such limit") from None
+            raise TimeoutError(f"it took longer than {limit_s} s; this has no such limit: {without}") from None
         raise
     finally:
         timer.cancel()

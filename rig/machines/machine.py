@@ -243,7 +243,7 @@ class _Gate:
     def launch(self, command: Sequence[str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._is_closed:
-                raise VmError("machines are being stopped")
+                raise VmError("machines are being stopped: the time was over, or somebody stopped the command")
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -107,11 +107,11 @@ def test_a_damaged_story_is_as_good_as_none(tmp_path: Path) -> None:
 
 def test_an_explanation_that_takes_too_long_is_given_up_and_machines_may_start_again() -> None:
     def outstay() -> None:
-        with explaining._time_limit(0.01):
+        with explaining._time_limit(0.01, "rig explain S e1"):
             while not machine._gate._is_closed:
                 threading.Event().wait(0.001)
             raise VmError("the machine was killed")
 
-    with pytest.raises(TimeoutError, match=r"longer than 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"longer than 0\.01 s; this has no such limit: rig explain S e1"):
         outstay()
     assert not machine._gate._is_closed
