@@ -279,7 +279,7 @@ def test_git_by_default_makes_no_sync_and_what_a_commit_has_named_may_be_empty(
             assert damaged, verdicts
             why = explain(of_run, evidence.state_of(of_run, damaged[-1].state), damaged[-1], 60)
     assert not why.has_syncs
-    assert "The workload makes no sync call at all." in paragraph(why)
+    assert "The workload makes no sync call at all (" in paragraph(why)
     changes = [change for writes in (*why.lost, *why.landed) for write in writes for change in write.changes]
     assert any(change.path.startswith("data/.git/") for change in changes), changes
     assert ((ADD_EVERYTHING,), True) == (why.checks[-1].added, why.is_proven), why.checks
