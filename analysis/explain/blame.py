@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -194,7 +195,12 @@ def _ranks_behind(change: FileChange, calls: Sequence[SeenCall]) -> list[int]:
     """Return the ranks of the calls that do such a change; if any gives a file the very size that it gets, of those."""
     ranks = [rank for rank, call in enumerate(calls) if _does(change, call)]
     sizing = [rank for rank in ranks if change.size_bytes in {_end_bytes(calls[rank]), -1}]
-    return sizing or ranks
+    # A file that is cut off where it ends stays as it was.
+    idle = {
+        later for rank, later in pairwise(sizing)
+        if calls[later].name == CallName.TRUNCATE and _end_bytes(calls[rank]) == calls[later].offset_bytes
+    }  # fmt: skip
+    return [rank for rank in sizing if rank not in idle] or ranks
 
 
 def _end_bytes(call: SeenCall) -> int:

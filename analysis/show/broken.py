@@ -120,5 +120,5 @@ def lines(every_break: Sequence[Break], width: int = _WIDTH_MAX) -> list[str]:
 def _paragraph_lines(paragraph: str, width: int) -> Iterable[str]:
     return textwrap.wrap(
         paragraph, width, initial_indent="  ", subsequent_indent="  ", max_lines=_PARAGRAPH_LINES_MAX,
-        placeholder=" ...", break_long_words=False, break_on_hyphens=False,
+        placeholder=" ... (the report has the rest)", break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip

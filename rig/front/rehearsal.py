@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from rig.contract.orders import ILLEGAL, Processor
 
 if TYPE_CHECKING:
     from rig.campaign.rehearsal import FileCalls, ProgramStep
@@ -29,6 +32,10 @@ def dry_run(scenario: Scenario, build: Library, echo: Callable[[str], None]) -> 
         guest = image.build(recipes.recipe_of(scenario), progress.says)
         builds_of(engine_named(scenario.engine)).require_loadable(build, guest.contents)
         steps = rehearse(scenario, build, source.verifier_of(scenario))
+        if scenario.processor is Processor.PLAIN and any(ILLEGAL in step.wrong for step in steps):
+            progress.says("the program died by SIGILL on the plain processor, so it is started on the modern one")
+            scenario = replace(scenario, processor=Processor.MODERN)
+            steps = rehearse(scenario, build, source.verifier_of(scenario))
     for line in report(steps):
         echo(line)
     return _INCONCLUSIVE if is_wrong(steps) else _KEPT

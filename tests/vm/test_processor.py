@@ -41,7 +41,7 @@ def test_an_engine_that_asks_for_a_modern_processor_gets_it_in_recorder_and_veri
 
 @pytest.mark.usefixtures("cache")
 def test_an_engine_that_does_not_ask_is_told_what_to_do(tmp_path: Path, image: Image) -> None:
-    words = r"frail cannot make a database: died: died by SIGILL .* its spec has to say processor=\"modern\""
+    words = r"frail cannot make a database: died: died by SIGILL .* recipe says processor = \"modern\""
     with (
         frailty.install(tmp_path, "state_limit_s=5", _FLAGS),
         pytest.raises(VmError, match=f"(?s)1 boots of the verifier failed.*{words}"),

@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 # A processor that lacks an instruction, or native code that jumped astray.
-_ILLEGAL = '; if the engine is built for a newer processor, its spec has to say processor="modern"'
+_ILLEGAL = '; if it is built for a newer processor, the spec of the engine or the recipe says processor = "modern"'
 _FAILURES = {FindingKind.STUCK: "got stuck", FindingKind.OUT_OF_MEMORY: "took too much memory"}
 # What is kept of what a process prints: its first words, which name the error of a Go program, and its last ones, which
 # name the exception of a Python program.

@@ -219,3 +219,14 @@ def test_a_sync_under_the_new_name_counts_for_what_was_written_under_the_old_one
 def test_what_was_written_to_a_file_that_another_replaced_lacks_no_sync() -> None:
     seen = calls(call("write", "log"), call("write", "log.new"), renamed("log.new", "log", number=1))
     assert ["log.new"] == [blame.missing for blame in unsynced_files(seen, 1)]
+
+
+def test_a_file_that_is_cut_off_where_it_ends_is_blamed_on_what_made_it_so_long() -> None:
+    seen = calls(
+        call("write", "db", length_bytes=806),
+        call("sync", "db"),
+        call("truncate", "db", offset_bytes=806, length_bytes=-1),
+    )
+    size = FileChange(ChangeKind.SIZE, "db", size_bytes=806)
+    blame = only(blame_calls([block(size)], seen, Until(1)))
+    assert ("write", "") == (blame.call.name, blame.missing)
