@@ -152,16 +152,14 @@ def _is_explained(verdict: Verdict) -> bool:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts by severity, then by transactions lost, then by state id.
+    """Return the verdicts by severity, then by transactions lost, then by state id."""
+    return tuple(sorted(verdicts, key=lambda v: (-_SEVERITY[v.kind], -loss_at_most(v), v.state)))
 
-    Damage that leaves open how many are lost counts with all that were acknowledged.
-    """
 
-    def place(verdict: Verdict) -> tuple[int, int, str]:
-        loss = loss_of(verdict)
-        return -_SEVERITY[verdict.kind], -(verdict.acked if loss is None else loss), verdict.state
-
-    return tuple(sorted(verdicts, key=place))
+def loss_at_most(verdict: Verdict) -> int:
+    """Return how many acknowledged transactions a state lost; all, if it is damaged in a way that leaves that open."""
+    loss = loss_of(verdict)
+    return verdict.acked if loss is None else loss
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rig.analysis.explain.story import Telling, meaning
-from rig.analysis.judging.metrics import worst_first
+from rig.analysis.judging.metrics import loss_of, worst_first
 from rig.analysis.judging.outcome import Result, Row, Summary
 from rig.analysis.show.table import replay_line, share
 from rig.contract.results import Verdict, VerdictKind
@@ -50,7 +50,7 @@ class Break:
             count, total, things = len({v.exposure for v in self.verdicts}), outcome.exposure_count, "file contents"
         else:
             count, total, things = len(self.verdicts), outcome.database_count, "states"
-        most = max(verdict.lost for verdict in self.verdicts)
+        most = max(loss_of(verdict) or 0 for verdict in self.verdicts)
         lost = f", up to {most} acknowledged {'transactions' if most > 1 else 'transaction'} lost" if most else ""
         what = meaning(self.kind)
         return f"{what[0].upper()}{what[1:]} ({self.kind}) in {count} of {total} {things}{lost}"

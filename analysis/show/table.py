@@ -337,7 +337,7 @@ def _replay_lines(row: Row, verdicts: Sequence[Verdict]) -> list[str]:
     by_kind: dict[VerdictKind, Verdict] = {}
     for verdict in verdicts:
         by_kind.setdefault(verdict.kind, verdict)
-    counts = Counter(kind for kind, _ in {(verdict.kind, verdict.state) for verdict in verdicts})
+    counts = Counter(verdict.kind for verdict in verdicts)
     name = row.outcome.scenario.id
     return [
         f"  {replay_line(name, verdict, row.run_dir)}  # {_verdict_text(verdict, counts[kind])}"

@@ -87,6 +87,7 @@ def broken_states(
     With `any_loss`, and where no promise is known, a loss counts that the promise allows.
     """
     from rig.analysis.judging.controls import is_sabotaged
+    from rig.analysis.judging.metrics import loss_at_most
     from rig.analysis.judging.promises import promise_of, violates
 
     worst: dict[tuple[str, str], tuple[MeasuredScenario, Verdict]] = {}
@@ -97,11 +98,11 @@ def broken_states(
             if not (is_loss and verdict.entry and (any_loss or promise is None or violates(promise, verdict))):
                 continue
             key = (measured.scenario.id, verdict.kind)
-            if key not in worst or verdict.lost > worst[key][1].lost:
+            if key not in worst or loss_at_most(verdict) > loss_at_most(worst[key][1]):
                 worst[key] = measured, verdict
 
     def place(pair: tuple[MeasuredScenario, Verdict]) -> tuple[bool, bool, int, str]:
         scenario, verdict = pair[0].scenario, pair[1]
-        return is_sabotaged(scenario), not verdict.kind.is_damage, -verdict.lost, scenario.id
+        return is_sabotaged(scenario), not verdict.kind.is_damage, -loss_at_most(verdict), scenario.id
 
     return sorted(worst.values(), key=place)

@@ -28,3 +28,11 @@ def test_a_loss_that_the_promise_allows_counts_only_if_it_is_asked_for() -> None
 
 def test_nothing_is_broken_where_nothing_was_lost() -> None:
     assert [] == broken_states([measured_scenario(sqlite("wal", "full"), [verdict(state="kept")])], any_loss=True)
+
+
+def test_a_control_comes_last_however_much_it_lost() -> None:
+    mute = [verdict(VerdictKind.UNOPENABLE, state=f"e{acked}", acked=acked, entry=9) for acked in (0, 30, 12)]
+    control = measured_scenario(sqlite("wal", "full"), mute, shim="eatmydata")
+    found = broken_states([control, measured("full"), measured_scenario(sqlite("wal", "extra"), mute)])
+    assert ["e30", "torn", "three", "e30"] == [worst.state for _, worst in found]
+    assert "eatmydata" == found[-1][0].scenario.shim

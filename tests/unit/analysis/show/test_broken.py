@@ -62,6 +62,12 @@ def test_a_break_says_how_many_contents_how_much_and_when() -> None:
     assert torn.instants == "The power had gone after 7 acknowledged transactions"
 
 
+def test_a_database_that_shows_nothing_has_lost_what_it_acknowledged() -> None:
+    mute = [verdict(VerdictKind.UNOPENABLE, state=f"e{acked}", acked=acked) for acked in (0, 39)]
+    (only,) = breaks(summarise([measured_scenario(sqlite("wal", "full"), [*durable(90), *mute])], 5))
+    assert ("e39", True) == (only.worst.state, only.extent.endswith("up to 39 acknowledged transactions lost"))
+
+
 def test_what_is_explained_leads() -> None:
     told = {FULL: Telling("late", story())}
     first = breaks(summary(), told)[0]
