@@ -29,13 +29,14 @@ from rig.contract.faultspecs import SPECS
 from rig.contract.findings import Finding
 from rig.contract.injections import Injection
 from rig.contract.messages import decode
-from rig.contract.orders import ADD_PREFIX, ADD_SEPARATOR, STACKS_OF, TELL_CALLS
+from rig.contract.orders import ADD_EVERYTHING, ADD_PREFIX, ADD_SEPARATOR, ADD_WITHIN, STACKS_OF, TELL_CALLS
 from rig.contract.places import FilePlaces
 from rig.contract.results import RecordingFacts, Verdict
 from rig.contract.scenario import Scenario
 from rig.engines import Sharing, load
 from rig.faults import Address, CrashState, Fault, Logs, everything_unflushed_lost, plan
 from rig.filesystems import Mirrored, filesystem_named
+from rig.host.progress import Progress
 from rig.machines.guests import Machines
 from rig.machines.pool import Pooled, Pools
 from rig.planning.cuts import Cut
@@ -60,6 +61,7 @@ class ScenarioEvidence:
     # One for each processor. They stay, because a machine ends with the thread that started it.
     _threads: ThreadPoolExecutor
     clock: Clock | None = None
+    progress: Progress | None = None
     _known: dict[str, Finding] = field(default_factory=dict)
 
     def judge(self, placed: Sequence[tuple[CrashState, int | None]], *, twice: bool = False) -> list[Verdict]:
@@ -89,10 +91,17 @@ class ScenarioEvidence:
             check = replace(check, tries_max=1)
 
         def check_part(part: Sequence[CrashState]) -> list[Finding]:
-            return list(check.findings([(state, self.clock) for state in part], self._pooled.checker, reference))
+            findings = []
+            for finding in check.findings([(state, self.clock) for state in part], self._pooled.checker, reference):
+                findings.append(finding)
+                if self.progress:
+                    self.progress.advance(1)
+            return findings
 
         if not states:
             return []
+        if self.progress:
+            self.progress.expect(len(states))
         size = -(-len(states) // len(os.sched_getaffinity(0)))
         parts = [states[begin : begin + size] for begin in range(0, len(states), size)]
         return [finding for findings in self._threads.map(check_part, parts) for finding in findings]
@@ -133,6 +142,7 @@ class ScenarioEvidence:
         """
         if self.untold:
             return []
+        self._says("running the workload once more, to see its calls")
         answer, _ = record.run(
             replace(self.scenario, shim=f"{TELL_CALLS}{STACKS_OF}{span[0]}-{span[1]}"), self._machines.recorder
         )
@@ -145,12 +155,20 @@ class ScenarioEvidence:
     @contextmanager
     def with_syncs(self, wanted: Sequence[str]) -> Iterator[ScenarioEvidence]:
         """Record the scenario with further syncs, for the length of a block; `wanted` are roles or paths of files."""
+        words = " and ".join(
+            "everything" if name == ADD_EVERYTHING else name.removeprefix(ADD_WITHIN) for name in wanted
+        )
+        self._says(f"recording the workload with a sync of {words} added")
         added = replace(self.scenario, shim=f"{ADD_PREFIX}{ADD_SEPARATOR.join(wanted)}")
         with tempfile.TemporaryDirectory(prefix="rig-") as folder:
             recorded = record.record(added, self._machines.recorder, Path(folder))
             with recorded.open() as logs:
                 timeline = Timeline(logs.first.marks)
                 yield replace(self, scenario=added, facts=recorded.facts, logs=logs, timeline=timeline, _known={})
+
+    def _says(self, text: str) -> None:
+        if self.progress:
+            self.progress.says(text)
 
     def _look(self, states: Sequence[CrashState], look: Look) -> list[Any]:
         order = sorted(range(len(states)), key=lambda rank: states[rank].base_end)
@@ -161,13 +179,16 @@ class ScenarioEvidence:
 
 
 @contextmanager
-def of_scenario(run: Run, scenario_id: str, machines: Machines) -> Iterator[ScenarioEvidence]:
+def of_scenario(
+    run: Run, scenario_id: str, machines: Machines, progress: Progress | None = None
+) -> Iterator[ScenarioEvidence]:
     """Open a scenario of a run for the length of a block; raise StoreError if its recording is gone."""
     scenario = run.scenario(scenario_id)
     recorded = archive.load(run.recording_folder(scenario))
     if recorded is None:
         raise StoreError(f"the recording of {scenario_id} is gone from {run.folder}")
     with of_recording(scenario, recorded, machines) as evidence:
+        evidence.progress = progress
         yield evidence
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rig.analysis.show.broken import Break
     from rig.contract.results import Verdict
     from rig.engines.builds import Library
+    from rig.host.progress import Progress
     from rig.machines.guests import Source
     from rig.store import Run
 
@@ -47,7 +48,7 @@ def explain_stored(target: Run, scenario: str, state_id: str, library: str | Non
         show("explaining", "states judged") as progress,
         guests([build] if build else [], progress.says) as source,
     ):
-        return _explain(target, scenario, state_id, source, _LIMIT_S)
+        return _explain(target, scenario, state_id, source, _LIMIT_S, progress)
 
 
 def explain_worst(target: Run, exposure_min: int, build: Library | None) -> None:
@@ -64,10 +65,10 @@ def explain_worst(target: Run, exposure_min: int, build: Library | None) -> None
             guests([build] if build else [], progress.says) as source,
         ):
             progress.says("explaining the worst state that breaks a promise; --no-explain leaves this out")
-            explain_break(target, broken, source)
+            explain_break(target, broken, source, progress)
 
 
-def explain_break(target: Run, broken: Sequence[Break], source: Source) -> None:
+def explain_break(target: Run, broken: Sequence[Break], source: Source, progress: Progress | None = None) -> None:
     """Explain the worst break that can be explained, unless that was done before, and keep what came of it."""
     from rig.analysis.explain.story import Narrative, Telling
 
@@ -80,7 +81,7 @@ def explain_break(target: Run, broken: Sequence[Break], source: Source) -> None:
     if not refusal:
         try:
             with _time_limit(_GIVE_UP_S, f"rig explain {scenario} {state}{_run_dir_option(target)}"):
-                explanation = _explain(target, scenario, state, source, _SEARCH_S)
+                explanation = _explain(target, scenario, state, source, _SEARCH_S, progress)
             telling = Telling(state, Narrative.of(explanation, chosen.row.promise))
         except (RigError, TimeoutError) as error:
             telling = Telling(state, None, str(error))
@@ -146,14 +147,16 @@ def _refusal(target: Run, scenario_id: str, verdict: Verdict) -> str:
     return ""
 
 
-def _explain(target: Run, scenario: str, state_id: str, source: Source, limit_s: float) -> Explanation:
+def _explain(  # noqa: PLR0917 - all types differ but those of two names
+    target: Run, scenario: str, state_id: str, source: Source, limit_s: float, progress: Progress | None
+) -> Explanation:
     from rig.analysis.explain.explanation import explain
     from rig.campaign.evidence import of_scenario, state_of, verdict_of
     from rig.engines import Sharing, load
 
     stored = target.scenario(scenario)
     is_server = load(stored.engine_module).spec.sharing is Sharing.SERVER
-    with of_scenario(target, scenario, source.of(stored)) as evidence:
+    with of_scenario(target, scenario, source.of(stored), progress) as evidence:
         state = state_of(evidence, state_id)
         verdict = verdict_of(evidence, target, state, state_id)
         if is_server:
