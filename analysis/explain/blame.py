@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rig.analysis.explain.blocks import NamedWrite
 from rig.contract.calls import SeenCall
 from rig.contract.orders import ADD_WITHIN, DIRECTORY
-from rig.engines.syncs import CallName
+from rig.engines.syncs import CallName, pattern_of
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _COMMITS = {"commit", "committed"}
@@ -158,23 +158,32 @@ def _unsynced_writes(calls: Sequence[SeenCall], transaction: int) -> list[Blame]
     return list(blames.values())
 
 
-def _causes(write: NamedWrite, calls: Sequence[SeenCall], until: Until) -> list[tuple[FileChange | None, list[int]]]:
-    """Return the ranks of the calls that may be behind a write, or behind each change of a block, weightiest first."""
+def _causes(
+    write: NamedWrite, calls: Sequence[SeenCall], until: Until
+) -> Sequence[tuple[FileChange | None, Sequence[int]]]:
+    """Return the ranks of the calls that may be behind a write, or behind each change of a block, weightiest first.
+
+    Calls are sought by the names that files got in the end, then by the names that they had, and then by the patterns
+    of names, because a program may draw them.
+    """
     reached = calls[: _reached_count(calls, until)]
-    # By the names that files had when they were written to only if nothing is found by the names that they got.
-    for known in (_under_last_names(reached), reached):
-        if write.path:
-            span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
-            causes: list[tuple[FileChange | None, list[int]]] = [
-                (None, [rank for rank, call in enumerate(known) if _writes_to(call, write.path, span)])
-            ]
-        else:
-            order = list(ChangeKind)
-            changes = sorted(write.changes, key=lambda change: order.index(change.kind))
-            causes = [(change, _ranks_behind(change, known)) for change in changes]
-        if behind := [(change, ranks) for change, ranks in causes if ranks]:
-            return behind
-    return []
+    renamed, drawn = _under_last_names(reached), [_under_pattern(call) for call in reached]
+    if write.path:
+        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
+        ways = ((write.path, renamed), (write.path, reached), (pattern_of(write.path), drawn))
+        ranks = [[rank for rank, call in enumerate(known) if _writes_to(call, path, span)] for path, known in ways]
+        return [(None, first) for first in ranks if first][:1]
+    order = list(ChangeKind)
+    causes: list[tuple[FileChange, list[int]]] = []
+    for change in sorted(write.changes, key=lambda change: order.index(change.kind)):
+        of_pattern = replace(change, path=pattern_of(change.path))
+        ways_of_change = ((change, renamed), (change, reached), (of_pattern, drawn))
+        causes.append((change, next(filter(None, (_ranks_behind(*way) for way in ways_of_change)), [])))
+    return [(change, behind) for change, behind in causes if behind]
+
+
+def _under_pattern(call: SeenCall) -> SeenCall:
+    return replace(call, path=pattern_of(call.path), new_path=pattern_of(call.new_path))
 
 
 def _under_last_names(calls: Sequence[SeenCall]) -> list[SeenCall]:

@@ -133,6 +133,15 @@ def syncs_of(engine: Engine) -> Syncs | None:
     return module
 
 
+# A word of hexadecimal digits, of two as in names of folders or of at least eight, or a number in any other word.
+_DIFFERING = re.compile(r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?:[0-9a-f]{2}|[0-9a-f]{8,})(?![0-9A-Za-z])|[0-9]+")
+
+
+def pattern_of(path: str) -> str:
+    """Return a path with N for whatever may differ between two runs of a program: numbers and random words."""
+    return _DIFFERING.sub("N", path)
+
+
 def by_name(*kinds: SyncKind) -> Mapping[str, SyncKind]:
     """Return the syncs that an engine makes by their names, in this order."""
     return {kind.name: kind for kind in kinds}

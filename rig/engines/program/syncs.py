@@ -6,11 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 
-from rig.engines.syncs import Call, CallName, SyncKind
+from rig.engines.syncs import Call, CallName, SyncKind, pattern_of
 
 KINDS: Mapping[str, SyncKind] = {}
 SAMPLE_TUNING: Mapping[str, str] = {}
-_DIGITS = re.compile(r"[0-9]+")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -29,9 +28,9 @@ class Namer:
 
 
 def role(path: str, directory: str) -> str:
-    """Return the pattern of a file's name: its path below the directory, with N for each number."""
+    """Return the pattern of a file's name: its path below the directory, with N for each number and random word."""
     relative = os.path.relpath(path, directory) if path else ".."
-    return "" if relative.startswith("..") else _BLANKS.sub("_", _DIGITS.sub("N", relative))
+    return "" if relative.startswith("..") else _BLANKS.sub("_", pattern_of(relative))
 
 
 def word(call: Call) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.engines import Engine, engine_named
 from rig.engines.sqlite import syncs as sqlite_syncs
 from rig.engines.sqlite.syncs import KINDS, SEQUENCES, Namer
-from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, syncs_of
+from rig.engines.syncs import Call, CallName, SyncPhase, in_roles, kinds, pattern_of, syncs_of
 
 FOLDER = "/mnt"
 ROLES = ("database", "journal", "wal", "shm", "directory", "")
@@ -134,3 +134,8 @@ def test_real_sqlite_makes_the_documented_syncs_at_every_setting(asked: list[dic
         assert set(measured) <= set(documented), name
         assert documented[0] in measured, name
         assert 12 == sum(measured.values())
+
+
+def test_the_pattern_of_a_path_leaves_out_what_may_differ_between_two_runs() -> None:
+    paths = ("log.000012", "c/03/8b/6e3b8b39b44ee136.val", "db-wal", "v2/db1/ab", "data.fs.2026")
+    assert ["log.N", "c/N/N/N.val", "db-wal", "vN/dbN/ab", "data.fs.N"] == list(map(pattern_of, paths))

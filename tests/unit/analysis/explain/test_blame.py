@@ -230,3 +230,17 @@ def test_a_file_that_is_cut_off_where_it_ends_is_blamed_on_what_made_it_so_long(
     size = FileChange(ChangeKind.SIZE, "db", size_bytes=806)
     blame = only(blame_calls([block(size)], seen, Until(1)))
     assert ("write", "") == (blame.call.name, blame.missing)
+
+
+def test_a_file_whose_name_is_drawn_is_known_by_its_pattern() -> None:
+    seen = calls(
+        call("write", "c/8b/6e3b8b39b44ee136.val", length_bytes=40_000), call("unlink", "c/db-shm"),
+        call("write", "c/other", length_bytes=40_000),
+    )  # fmt: skip
+    lost = block(
+        FileChange(ChangeKind.NAME_REMOVED, "c/db-shm"),
+        FileChange(ChangeKind.SIZE, "c/05/0bd233f3402af4dd.val", size_bytes=40_000),
+    )
+    blamed = blame_calls([lost], seen, Until(1))
+    assert ["c/db-shm", "c/8b/6e3b8b39b44ee136.val"] == [blame.call.path for blame in blamed]
+    assert ["directory", "c/8b/6e3b8b39b44ee136.val"] == [blame.missing for blame in blamed]
