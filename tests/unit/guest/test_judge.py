@@ -85,7 +85,11 @@ def damage(site: Site) -> Callable[[], None]:
     [
         ("segfault", "died", f"died by SIGSEGV while opening; it said: {COMPLAINT}"),
         ("abort", "died", f"died by SIGABRT while opening; it said: {COMPLAINT}"),
-        ("illegal", "died", "died by SIGILL while opening; if it is built for a newer processor, the spec of the engine"),
+        (
+            "illegal",
+            "died",
+            "died by SIGILL while opening; if it is built for a newer processor, the spec of the engine",
+        ),
         ("exit", "died", f"ended with exit code 3 while opening; it said: {COMPLAINT}"),
         ("deaf", "died", f"ended with exit code 4 while opening; it said: {COMPLAINT}"),
         ("spin", "stuck", "stuck while opening: it computed for "),
