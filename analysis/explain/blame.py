@@ -230,10 +230,6 @@ def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequenc
 
 
 def _syncs(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
-    return [call for call in calls if call.name == CallName.SYNC and call.path in {path, ""}]
-
-
-def _syncs_of(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
     """Return the syncs of a file, also under the names that it gets."""
     syncs = []
     for call in calls:
@@ -273,7 +269,7 @@ def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, rel
         len(calls),
     )
     relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
-    syncs = _syncs_of(calls[index + 1 : relied], path)
+    syncs = _syncs(calls[index + 1 : relied], path)
     missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
     is_relied_on = relied < end
     return Blame(

@@ -83,7 +83,11 @@ def key_of(row: Row) -> str:
 
 def name_of(scenario: Scenario) -> str:
     """Return the name of a scenario in a baseline: its own name, and the device unless it is the default."""
-    name, device = scenario.own_name, scenario.device.name
+    return with_device(scenario.own_name, scenario.device.name)
+
+
+def with_device(name: str, device: str) -> str:
+    """Return a name with the device, unless that is the default."""
     return name if device == DEFAULT_DEVICE else f"{name} on {device}"
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from rig.analysis.history.baseline import Provenance, baseline_of, evidence_of
+from rig.analysis.history.baseline import Provenance, baseline_of, evidence_of, with_device
 from rig.analysis.history.changes import Aspect, Change, Changes, changes
 from rig.analysis.history.figures import Figures, figures
 from rig.analysis.judging.metrics import loses, worst_first
 from rig.analysis.judging.outcome import Row, Summary
-from rig.contract.devices import DEFAULT_DEVICE
 from rig.contract.results import Verdict
 
 _STATES_MAX = 3
@@ -105,7 +104,7 @@ def _rows(summary: Summary) -> dict[str, Row]:
 def _name_of(row: Row) -> str:
     """Return what pairs two rows: the user names both runs, so two programs are compared too."""
     scenario = row.outcome.scenario
-    return scenario.id if scenario.device.name == DEFAULT_DEVICE else f"{scenario.id} on {scenario.device.name}"
+    return with_device(scenario.id, scenario.device.name)
 
 
 def _pair(name: str, old: Row | None, new: Row | None, before: ComparedRun, after: ComparedRun) -> ScenarioPair:

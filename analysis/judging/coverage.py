@@ -82,7 +82,7 @@ def lines(summary: Summary) -> list[str]:
 
 
 def not_reached(summary: Summary) -> str:
-    """Return a sentence for the answer of a run: the situations that no workload reached; empty if there are none."""
+    """Return a sentence for the answer of a run: the situations that no workload reached; empty if each was reached."""
     parts = []
     for coverage in coverages(summary):
         missing = [set(_missing(coverage, index)) for index in range(len(coverage.workloads))]

@@ -38,7 +38,7 @@ def verdict(cut: Cut, finding: Finding, timeline: Timeline) -> Verdict:
 
 
 def _verdict_of_clients(blank: Verdict, finding: Finding, latest: int, timeline: Timeline) -> Verdict:
-    """Judge transactions of several clients, of which the acknowledged ones need not be the first ones.
+    """Judge transactions of several clients; the acknowledged ones need not be the first.
 
     `latest` is the entry before which every transaction that is there must have begun.
     """

@@ -147,7 +147,7 @@ def _refusal(target: Run, scenario_id: str, verdict: Verdict) -> str:
     return ""
 
 
-def _explain(  # noqa: PLR0917 - all types differ but those of two names
+def _explain(  # noqa: PLR0917 - only the two names have one type
     target: Run, scenario: str, state_id: str, source: Source, limit_s: float, progress: Progress | None
 ) -> Explanation:
     from rig.analysis.explain.explanation import explain
