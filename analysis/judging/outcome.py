@@ -304,7 +304,7 @@ def _doubts(outcome: Outcome, promise: Promise, exposure_min: int) -> tuple[str,
         doubts.append(strange)
     doubts += _odd(outcome)
     if promise.keeps is not Keeps.ANYTHING:
-        doubts += _unseen(outcome, exposure_min)
+        doubts += [*_unseen(outcome, exposure_min), *_refusals(outcome, promise)]
     return tuple(doubts)
 
 
@@ -322,6 +322,13 @@ def _odd(outcome: Outcome) -> Iterator[str]:
     excused_count = sum(each.kind is VerdictKind.FILESYSTEM_DAMAGE and SEEN_AS in each.detail for each in verdicts)
     if excused_count > EXCUSED_SHARE_MAX * len(verdicts):
         yield f"{excused_count} of {len(verdicts)} states were bad, and only damage of the file system excuses them"
+
+
+def _refusals(outcome: Outcome, promise: Promise) -> Iterator[str]:
+    """Yield that most states were refused, where a promise allows that: they do not show what is kept."""
+    count = outcome.kind_counts.get(VerdictKind.UNOPENABLE, 0)
+    if promise.may_refuse and count > UNCUT_SHARE_MAX * outcome.database_count:
+        yield f"{count} of {outcome.database_count} states were refused, which shows nothing of what is kept"
 
 
 def _unseen(outcome: Outcome, exposure_min: int) -> Iterator[str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rig.analysis.judging.metrics import outcome, worst_first
-from rig.analysis.judging.outcome import Result
+from rig.analysis.judging.outcome import Result, judge
+from rig.analysis.judging.promises import promise_for
 from rig.contract.results import VerdictKind
 from tests.unit.samples import durable, measured_scenario, sqlite, verdict
 
@@ -18,6 +19,17 @@ WAL_FULL = sqlite("wal", "full")
 def test_of_databases_that_show_nothing_the_one_that_held_most_is_the_worst() -> None:
     rows = [verdict(VerdictKind.UNOPENABLE, state=f"e{acked}", acked=acked) for acked in (0, 39, 12)]
     assert ["e39", "e12", "e0"] == [row.state for row in worst_first(rows)]
+
+
+def test_a_promise_that_allows_refusals_is_not_kept_by_refusals_alone() -> None:
+    promised = promise_for("rocksdb", {"writes": "sync-absolute"}, "powercut", "none")
+    assert promised
+    refused = [verdict(VerdictKind.UNOPENABLE, state=f"u{number}") for number in range(60)]
+    results = [
+        judge(outcome(measured_scenario(WAL_FULL, [*durable(count), *refused])), promised, 5).result
+        for count in (0, 59, 60)
+    ]
+    assert [Result.INCONCLUSIVE, Result.INCONCLUSIVE, Result.KEPT] == results
 
 
 def test_losses_are_counted_over_states_that_a_prefix_explains() -> None:
