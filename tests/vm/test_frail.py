@@ -126,7 +126,7 @@ def judge(conduct: str, verifier: Template, recording: Recording, damage: type[Z
     [
         ("segfault", "died", "died by SIGSEGV while opening; it said: frail: "),
         ("abort", "died", "died by SIGABRT while opening; it said: frail: "),
-        ("illegal", "died", "died by SIGILL while opening; if the engine is built for a newer processor"),
+        ("illegal", "died", "died by SIGILL while opening; if it is built for a newer processor"),
         ("exit", "died", "ended with exit code 3 while opening; it said: frail: "),
         ("spin", "stuck", "stuck while opening: it computed for "),
         ("babble", "stuck", "stuck while opening: it computed for "),
