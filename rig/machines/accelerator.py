@@ -24,6 +24,7 @@ from rig.machines.template import PROGRAM, answers, qemu_version
 _PROBE_LIMIT_S = 20
 # QEMU's words when the host does not let it set a model-specific register.
 _REGISTER_TROUBLE = "failed to set MSR"
+_SHOWN_CHARS = 200
 _SILENT = "the guest prints nothing"
 _SLOWER = "emulation works as well, only slower"
 
@@ -82,8 +83,13 @@ def _advice(failure: str) -> str:
 
 
 def _why_closed(device: Path) -> str:
-    """Return why KVM's device cannot be opened, or nothing if it can."""
+    """Return why KVM's device cannot be opened, or nothing if it can.
+
+    Machines of root run as another user, who has the group of the device.
+    """
     try:
+        if os.geteuid() == 0 and not any(device.stat().st_mode & bits == bits for bits in (0o060, 0o006)):
+            return f"{device} is open to root alone, and machines of root run as nobody (chmod 660 {device} opens it)"
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
         return f"this host has no {device}"
@@ -105,6 +111,9 @@ def _failure(guest: Image, accelerator: Accelerator) -> str:
 
 def _gist(message: str) -> str:
     """Return QEMU's own words from the message about a lost machine, or `_SILENT` if QEMU was still running."""
-    line = message.partition("\n")[0].partition("; console: ")[0]
-    words = line.rpartition(f"{PROGRAM}: ")[2].removeprefix("error: ")[:120]
-    return _SILENT if line.endswith("(still running)") else f"QEMU says: {words}"
+    text = message.partition("; console: ")[0]
+    if text.endswith("(still running)"):
+        return _SILENT
+    # Warnings of its libraries may come first, and a failed assertion last.
+    said = next((line for line in text.split("\n") if f"{PROGRAM}: " in line), text.partition("\n")[0])
+    return f"QEMU says: {said.rpartition(f'{PROGRAM}: ')[2].removeprefix('error: ').removesuffix(')')[:_SHOWN_CHARS]}"
