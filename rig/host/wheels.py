@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import hashlib
+import json
 import re
 import sys
 import tempfile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # The Python of the guest image (vm-images/base.toml), and the range of C libraries for which a wheel may be built.
 GUEST_PYTHON = "313"
 _GLIBC_MINORS = range(17, 42)
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 _PIP_LIMIT_S = 300
 _OFFERED = re.compile(r"\(from versions: ([^)]*)\)")
 # What markers of requirements are evaluated for.
@@ -58,18 +60,34 @@ def wheel(name: str, version: str, sha256: str = "") -> Path:
     return path
 
 
+def whole_set(wanted: Sequence[str]) -> list[str]:
+    """Return `NAME==VERSION` for wheels and all that they need, as pip chooses them for the guest.
+
+    It is empty if pip finds no such set.
+    """
+    with tempfile.TemporaryDirectory(prefix="rig-") as folder:
+        dry = ["install", "--dry-run", "--ignore-installed", "--report=-", f"--target={folder}"]
+        try:
+            report = json.loads(processes.run([*_PIP, *dry, *_for_guest(), *wanted], timeout_s=_PIP_LIMIT_S))
+        except HostError:
+            return []
+    return [f"{item['metadata']['name']}=={item['metadata']['version']}" for item in report["install"]]
+
+
+def _for_guest() -> list[str]:
+    """Return the options with which pip takes wheels for the guest only."""
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in _GLIBC_MINORS]
+    abis = [f"--abi={abi}" for abi in (f"cp{GUEST_PYTHON}", "abi3", "none")]
+    python = [f"--python-version={GUEST_PYTHON}", "--implementation=cp", *abis]
+    return ["--only-binary=:all:", "--retries=1", "--timeout=20", "--quiet", *python, *platforms]
+
+
 def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
     wanted = folder / "wanted"
     wanted.write_text(f"{name}=={version}{f' --hash=sha256:{sha256}' if sha256 else ''}\n")
-    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in _GLIBC_MINORS]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
-    options = ["--no-deps", "--only-binary=:all:", "--retries=1", "--timeout=20", f"--dest={folder}"]
-    abis = [f"--abi={abi}" for abi in (f"cp{GUEST_PYTHON}", "abi3", "none")]
-    python = [f"--python-version={GUEST_PYTHON}", "--implementation=cp", *abis]
+    options = ["download", "--no-deps", f"--dest={folder}", f"--requirement={wanted}"]
     try:
-        processes.run(
-            [*pip, *options, *python, *platforms, "--quiet", f"--requirement={wanted}"], timeout_s=_PIP_LIMIT_S
-        )
+        processes.run([*_PIP, *options, *_for_guest()], timeout_s=_PIP_LIMIT_S)
     except HostError as error:
         if _OTHER_HASH in str(error):
             raise _other_digest(name, version, sha256) from None
@@ -91,9 +109,9 @@ def _download(name: str, version: str, sha256: str, folder: Path) -> Path:
 
 def _has_sources(name: str, version: str, folder: Path) -> bool:
     """Return whether PyPI knows a release, as sources that pip would have to build."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "index", "versions", name]
     try:
-        known = processes.run([*pip, "--no-binary=:all:"], timeout_s=_PIP_LIMIT_S, cwd=folder).decode()
+        asked = [*_PIP, "index", "versions", name, "--no-binary=:all:"]
+        known = processes.run(asked, timeout_s=_PIP_LIMIT_S, cwd=folder).decode()
     except HostError:
         return False
     return version in re.split(r"[,\s]+", known)

@@ -8,6 +8,7 @@ system from a folder.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from rig.engines.builds import ImageContents
 from rig.host import processes
 from rig.host.cache import cache_folder, lock, require_cache
 from rig.host.files import require_space
-from rig.host.wheels import missing, wheel
+from rig.host.wheels import missing, wheel, whole_set
 from rig.images import debian, initrd, usermodekernel
 from rig.images.recipes import WHEEL, Recipe
 
@@ -122,7 +123,11 @@ def _build_in(scratch: Path, wanted: Recipe, says: Callable[[str], None]) -> Non
     wheels = [wheel(match["name"], match["version"], match["sha256"] or "") for match in matches]
     packages = debian.unpack(wanted.suite, (wanted.kernel, *wanted.packages), root, wheels)
     if lacking := missing(wheels, [line.partition("\t")[0] for line in packages]):
-        raise UsageError(f"its wheels come without their dependencies: {'; '.join(lacking)}; add them to `wheels`")
+        whole = whole_set([f"{match['name']}=={match['version']}" for match in matches])
+        hint = f", for example wheels = {json.dumps(whole)}" if whole else ""
+        raise UsageError(
+            f"its wheels come without their dependencies: {'; '.join(lacking)}; add them to `wheels`{hint}"
+        )
     packages += [f"{match['name']}\t{match['version']}" for match in matches]
     says(f"building the guest image {wanted.name}: making its files")
     for path in [path for pattern in wanted.exclude for path in root.glob(pattern.lstrip("/"))]:

@@ -72,9 +72,10 @@ def test_words_and_variables_of_a_program_are_part_of_its_scenarios_and_not_of_i
 
 def wheel(folder: Path, name: str, *needs: str) -> Path:
     path = folder / f"{name}-1.0-py3-none-any.whl"
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", *(f"Requires-Dist: {need}" for need in needs)]
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {need}" for need in needs)]
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}-1.0.dist-info/METADATA", "\n".join(lines) + "\n")
+        archive.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
     return path
 
 
@@ -84,3 +85,14 @@ def test_a_wheel_without_its_dependency_is_named_before_anything_runs(tmp_path: 
     )
     assert ["Crypto_Graphy needs cffi>=1.14"] == wheels.missing([crypto], ["python3-six"])
     assert not wheels.missing([crypto, wheel(tmp_path, "cffi"), wheel(tmp_path, "six")])
+
+
+def test_the_whole_set_of_wheels_is_what_pip_chooses_for_the_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wheel(tmp_path, "store", "pages>=1", 'enum34; python_version < "3"')
+    assert [] == wheels.whole_set(["store==1.0"])
+    wheel(tmp_path, "pages")
+    assert ["store==1.0", "pages==1.0"] == wheels.whole_set(["store==1.0"])
