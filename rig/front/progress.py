@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_LINE_EVERY_S = 10
+_LINE_EVERY_S, _SILENT_S_MAX = 10, 60
 
 
 class _Lines:
@@ -22,6 +22,7 @@ class _Lines:
     def says(self, text: str) -> None:
         from rig.front.terminal import standard_error
 
+        self._said_s = time.monotonic()
         standard_error().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def expect(self, cut_count: int) -> None:
@@ -34,7 +35,17 @@ class _Lines:
             if time.monotonic() - self._said_s < _LINE_EVERY_S:
                 return
             self._said_s = time.monotonic()
-        self.says(f"{self._judged} of {self._planned} {self._counted} so far")
+        self.says(self._count_text)
+
+    def beat_until(self, over: threading.Event) -> None:
+        """Say after each silence that it goes on: a state may take minutes, if a program waits in its recovery."""
+        while not over.wait(_LINE_EVERY_S):
+            if (silent_s := time.monotonic() - self._said_s) >= _SILENT_S_MAX:
+                self.says(f"{self._count_text}; at work, with no news for {silent_s:.0f} s")
+
+    @property
+    def _count_text(self) -> str:
+        return f"{self._judged} of {self._planned} {self._counted} so far"
 
 
 @contextmanager
@@ -46,7 +57,14 @@ def show(doing: str = "recording and checking crash states", counted: str = "cut
 
     console = standard_error()
     if not console.is_terminal:
-        yield _Lines(counted)
+        lines, over = _Lines(counted), threading.Event()
+        beat = threading.Thread(target=lines.beat_until, args=(over,), name="progress", daemon=True)
+        beat.start()
+        try:
+            yield lines
+        finally:
+            over.set()
+            beat.join()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
