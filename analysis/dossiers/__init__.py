@@ -52,11 +52,13 @@ class Promise:
     covers_shown: bool = False
     # Whether the engine may refuse to open what it finds damaged, and must then not open it.
     may_refuse: bool = False
+    # Whether transactions that were not acknowledged may be there in part, if the engine says so.
+    may_tear: bool = False
 
     @property
     def text(self) -> str:
         """Return the promise in a few words, for example `may lose a suffix, atomic`."""
-        atomic = "atomic" if self.across else "atomic in each database"
+        atomic = "undamaged" if self.may_tear else "atomic" if self.across else "atomic in each database"
         is_damage_conceded = not self.atomic and self.keeps in {Keeps.NOTHING_LOST, Keeps.LAST}
         words = (atomic if self.atomic else "", "may be damaged" if is_damage_conceded else "")
         return ", ".join(filter(None, (self.keeps.value, *words, "may refuse to open" if self.may_refuse else "")))

@@ -29,10 +29,13 @@ def promise(settings: Mapping[str, str], fault: str) -> Promise | None:
         return None
     if fault not in (*FORGETTING_FAULTS, *ERROR_FAULTS) or SPECS[fault].is_unpromised:
         return Promise(Keeps.ANYTHING, atomic=False, bound="", source=_SOURCE, note="")
-    how = "there whole or missing, never in part" if Promised.ATOMIC in given else "there in part"
+    may_tear = Promised.ATOMIC not in given
+    how = "there in part" if may_tear else "there whole or missing, never in part"
     bound = f"{_AT_THE_END[strictest]} {how}" if strictest in _AT_THE_END else ""
     # What its `recover` says is all that the user of a restarted program sees.
-    return Promise(_KEEPS[strictest], atomic=True, bound=bound, source=_SOURCE, note="", covers_shown=True)
+    return Promise(
+        _KEEPS[strictest], atomic=True, bound=bound, source=_SOURCE, note="", covers_shown=True, may_tear=may_tear
+    )
 
 
 def expectation(filesystem: str, settings: Mapping[str, str], kind: str) -> Expectation | None:  # noqa: ARG001

@@ -121,6 +121,11 @@ def last_call_behind(write: NamedWrite, calls: Sequence[SeenCall], until: Until)
     return calls[causes[0][1][-1]] if causes else None
 
 
+def has_unseen(writes: Sequence[NamedWrite], calls: Sequence[SeenCall]) -> bool:
+    """Return whether a write of a file's data is behind no call at all, as with a file that is mapped into memory."""
+    return bool(calls) and any(write.path and not _causes(write, calls, Until(0, is_over=True)) for write in writes)
+
+
 def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
     """Return the last write to each file that no sync of the file followed in time.
 
@@ -251,7 +256,8 @@ def _path_to_sync(call: SeenCall, change: FileChange | None) -> str:
 
 def _writes_to(call: SeenCall, path: str, span: range) -> bool:
     if call.path != path or call.name != CallName.WRITE:
-        return call.path == path and call.name == CallName.TRUNCATE and call.offset_bytes <= span.start
+        # What is left of the last block of a file that is cut off is written with zeros behind it.
+        return call.path == path and call.name == CallName.TRUNCATE and call.offset_bytes in span
     if call.offset_bytes < 0 or call.length_bytes < 0:
         return True
     return call.offset_bytes < span.stop and call.offset_bytes + call.length_bytes > span.start

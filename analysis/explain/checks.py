@@ -1,6 +1,7 @@
 """The check of an explanation: syncs are added, the scenario is recorded again, and its states are judged.
 
-What an explanation asks of the evidence is here too.
+Supervision adds them, and it may change what a program does. So what they are compared with is a recording under the
+same supervision, with nothing added. What an explanation asks of the evidence is here too.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class EvidenceSource(Protocol):
         """Plan states of the scenario's fault in the epochs that a span of transactions touches."""
 
     def with_syncs(self, wanted: Sequence[str]) -> AbstractContextManager[Self]:
-        """Give the evidence of the same scenario with further syncs, by the roles or paths of the files."""
+        """Give the evidence of the same scenario with further syncs, by the roles or paths of files; perhaps none."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,11 @@ class StoryChecker:
     deadline_s: float = math.inf
 
     def of_blames(self, blames: Sequence[Blame]) -> tuple[StoryCheck, ...]:
-        """Add the syncs that are missing: first for the weightiest call, then all; stop once it helps."""
+        """Add the syncs that are missing: first for the weightiest call, then all; stop once it helps, or cannot."""
         missing = tuple(dict.fromkeys(blame.sync_to_add for blame in blames if blame.missing))
         checks: list[StoryCheck] = []
         for added in dict.fromkeys((missing[:1], missing)):
-            if added and not (checks and checks[-1].helps):
+            if added and not (checks and (checks[-1].helps or not checks[-1].broken_before)):
                 checks.append(self._check(added, has_witness=True))
         return tuple(checks)
 
@@ -157,14 +158,15 @@ class StoryChecker:
             check = self._check((other.sync_to_add,), has_witness=False)
             if check.helps:
                 return (other,), (check,)
-        if time.monotonic() > self.deadline_s:
+        if time.monotonic() > self.deadline_s or any(not check.broken_before for check in checks):
             return blames, checks
         return blames, (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
 
     def _check(self, added: tuple[str, ...], *, has_witness: bool) -> StoryCheck:
-        states_max, broken_before, count_before = self._before
+        states_max, broken_before, count_before = 0, 0, 0
         broken_after, count_after, failure = 0, 0, ""
         try:
+            states_max, broken_before, count_before = self._before
             with self.evidence.with_syncs(added) as other:
                 broken_after, count_after = self._broken_count(other, states_max)
         except RigError as error:
@@ -181,13 +183,14 @@ class StoryChecker:
 
         Where hardly any of them is broken, there are more, as long as there is time.
         """
-        end_s = min(self.deadline_s, time.monotonic() + _MORE_S)
-        states_max = min(_STATES_MAX, max(_STATES_MIN, self.states_max))
-        while True:
-            broken, count = self._broken_count(self.evidence, states_max)
-            if broken >= _BROKEN_MIN or states_max == _STATES_MAX or time.monotonic() > end_s:
-                return states_max, broken, count
-            states_max = min(_STATES_MAX, 2 * states_max)
+        with self.evidence.with_syncs(()) as same:
+            end_s = min(self.deadline_s, time.monotonic() + _MORE_S)
+            states_max = min(_STATES_MAX, max(_STATES_MIN, self.states_max))
+            while True:
+                broken, count = self._broken_count(same, states_max)
+                if broken >= _BROKEN_MIN or states_max == _STATES_MAX or time.monotonic() > end_s:
+                    return states_max, broken, count
+                states_max = min(_STATES_MAX, 2 * states_max)
 
     def _broken_count(self, evidence: EvidenceSource, states_max: int) -> tuple[int, int]:
         """Return how many distinct contents show the kind, any damage if it is one, and how many there are."""

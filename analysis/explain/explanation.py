@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from rig.analysis.explain.blame import Blame, Until, blame_calls, last_call_behind, unsynced_files
+from rig.analysis.explain.blame import Blame, Until, blame_calls, has_unseen, last_call_behind, unsynced_files
 from rig.analysis.explain.blocks import BlockNamer, NamedWrite
 from rig.analysis.explain.checks import EvidenceSource, StoryCheck, StoryChecker
 from rig.analysis.explain.choices import Choices
@@ -53,6 +53,8 @@ class Explanation:
     untold: str = ""
     # Whether any call of the workload is a sync.
     has_syncs: bool = True
+    # Whether a lost write is the work of no call that is seen, so that no sync can be added for it.
+    has_unseen: bool = False
 
     @property
     def is_proven(self) -> bool:
@@ -105,7 +107,7 @@ def explain(
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(
         evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, torn, evidence.untold,
-        has_syncs,
+        has_syncs, has_unseen(writes, calls),
     )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ from rig.faults import DiskLetter, JointState
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _CHANGES_MAX, _CHANGES_LISTED_MAX, _BLAMES_MAX = 3, 8, 2
+# From which probability on it is said that chance may explain a check.
+_CHANCE_TOLD_MIN = 0.05
 _FRAMES_MAX = 12
 # The characters of a paragraph for what the engine said.
 _DETAIL_MAX = 120
@@ -160,7 +162,10 @@ def check_text(check: StoryCheck) -> str:
         return f"a sync {added} could not be tried: {check.failure}"
     after, before = f"{check.broken_after} of {check.count_after}", f"{check.broken_before} of {check.count_before}"
     show = "are damaged" if check.is_damage else "show this"
-    return f"with a sync {added} added, {after} contents {show}; without it, {before}"
+    weight = "" if check.broken_before else " under the same supervision, so no sync can be shown to help"
+    if check.helps and check.chance > _CHANCE_TOLD_MIN:
+        weight = f" (chance alone would do this in {check.chance:.0%} of such checks)"
+    return f"with a sync {added} added, {after} contents {show}; without it, {before}{weight}"
 
 
 def _of_target(target: str) -> str:
@@ -189,7 +194,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield f"It is enough that one of {len(loss.culprit.sets)} writes is lost, for example the {_short(sets[0][0])}."
     else:
         yield f"It is enough that {_list_text(sets[0])} {_is_or_are(sets[0])} lost."
-    if loss.premise is loss.first and explanation.landed:
+    if loss.premise is loss.first and explanation.landed and explanation.landed[0]:
         writes, call = explanation.landed[0], explanation.landed_by
         by = f"; the last call before that which may be behind it is {call_text(call)}" if call else ""
         yield f"It begins as soon as {_list_text(writes)} {_is_or_are(writes)} on the disk{by}."
@@ -199,10 +204,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield f"Both are parts of one write, {call_text(torn)}{by}, {_when(torn)}: it was torn."
         yield "With all of it on the disk, and with none of it, nothing is damaged: a sync cannot keep a write whole."
         return
-    # Calls of one kind on one file lack the same sync.
-    alike = {(blame.call.name, blame.call.path): blame for blame in reversed(explanation.blames)}
-    for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
-        yield _blame_sentence(blame, explanation)
+    yield from _blame_sentences(explanation)
     if loss.subject:
         span = span_text(loss.last_instant.time_ns - loss.first_instant.time_ns)
         first, last = loss.first_instant.phase, loss.last_instant.phase
@@ -225,6 +227,15 @@ def _what_happened(explanation: Explanation) -> str:
     # The report has the whole with the verdict. Here it would hide the reason.
     detail = shorten(verdict.detail, _DETAIL_MAX, placeholder=" [...]").rstrip(".")
     return f"After this cut, {phase}, {meaning(verdict.kind)}{f': {detail}' if detail else ''}."
+
+
+def _blame_sentences(explanation: Explanation) -> Iterator[str]:
+    # Calls of one kind on one file lack the same sync.
+    alike = {(blame.call.name, blame.call.path): blame for blame in reversed(explanation.blames)}
+    for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
+        yield _blame_sentence(blame, explanation)
+    if explanation.has_unseen:
+        yield "No call that is seen wrote it: mapped memory, AIO and io_uring need none, and no sync is added for them."
 
 
 def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
@@ -285,7 +296,7 @@ def _check_sentence(explanation: Explanation) -> str:
     if not explanation.checks:
         return "No sync was found to be missing, so this explanation was not checked."
     last = explanation.checks[-1]
-    if last.added == (ADD_EVERYTHING,) and last.broken_after:
+    if last.added == (ADD_EVERYTHING,) and last.broken_after and not explanation.has_unseen:
         hint = (
             "at the file system and the device"
             if explanation.loss.subject

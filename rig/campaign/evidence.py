@@ -154,11 +154,14 @@ class ScenarioEvidence:
 
     @contextmanager
     def with_syncs(self, wanted: Sequence[str]) -> Iterator[ScenarioEvidence]:
-        """Record the scenario with further syncs, for the length of a block; `wanted` are roles or paths of files."""
+        """Record the scenario with further syncs, for the length of a block; `wanted` are roles or paths of files.
+
+        Without any, the supervision is the same, and adds nothing.
+        """
         words = " and ".join(
             "everything" if name == ADD_EVERYTHING else name.removeprefix(ADD_WITHIN) for name in wanted
         )
-        self._says(f"recording the workload with a sync of {words} added")
+        self._says(f"recording the workload with {f'a sync of {words}' if wanted else 'nothing'} added")
         added = replace(self.scenario, shim=f"{ADD_PREFIX}{ADD_SEPARATOR.join(wanted)}")
         with tempfile.TemporaryDirectory(prefix="rig-") as folder:
             recorded = record.record(added, self._machines.recorder, Path(folder))

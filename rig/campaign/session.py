@@ -39,7 +39,7 @@ _AHEAD = 3
 _SHELL_LIMIT_S = 24 * 3600
 # A guest does not notice that its processor was taken away. So an engine is stuck only if the machine really had this
 # share of the time that a crash state may take.
-_STUCK_SHARE = 0.8
+STUCK_SHARE = 0.8
 
 
 class Look(StrEnum):
@@ -175,7 +175,7 @@ class VerifierSession:
         finding = decode(Finding, answer, allow_more=True)
         if finding.kind is not FindingKind.STUCK:
             return finding
-        if (had_s := self._machine.answered_in_s) < self._state_limit_s * _STUCK_SHARE:
+        if (had_s := self._machine.answered_in_s) < self._state_limit_s * STUCK_SHARE:
             raise TimeoutError(
                 f"{finding.detail}, but the machine had a processor for only {had_s:.1f} s of that: this host is too "
                 "busy, run fewer programs or fewer machines at a time (--jobs)"

@@ -133,8 +133,12 @@ def syncs_of(engine: Engine) -> Syncs | None:
     return module
 
 
-# A word of hexadecimal digits, of two as in names of folders or of at least eight, or a number in any other word.
-_DIFFERING = re.compile(r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?:[0-9a-f]{2}|[0-9a-f]{8,})(?![0-9A-Za-z])|[0-9]+")
+# A word of hexadecimal digits, of two as in names of folders or of at least eight, or a number in any other word. A
+# folder of two such letters is one of these too, unless it is called `db`.
+_DIFFERING = re.compile(
+    r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?:[0-9a-f]{2}|[0-9a-f]{8,})(?![0-9A-Za-z])"
+    r"|(?<![^/])(?!db/)[a-f]{2}(?=/)|[0-9]+"
+)
 
 
 def pattern_of(path: str) -> str:

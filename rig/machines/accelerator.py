@@ -115,5 +115,5 @@ def _gist(message: str) -> str:
     if text.endswith("(still running)"):
         return _SILENT
     # Warnings of its libraries may come first, and a failed assertion last.
-    said = next((line for line in text.split("\n") if f"{PROGRAM}: " in line), text.partition("\n")[0])
-    return f"QEMU says: {said.rpartition(f'{PROGRAM}: ')[2].removeprefix('error: ').removesuffix(')')[:_SHOWN_CHARS]}"
+    first = next((line for line in text.split("\n") if f"{PROGRAM}: " in line), text.partition("\n")[0])
+    return f"QEMU says: {first.rpartition(f'{PROGRAM}: ')[2].removeprefix('error: ').removesuffix(')')[:_SHOWN_CHARS]}"

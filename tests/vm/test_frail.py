@@ -154,7 +154,7 @@ def test_an_engine_is_not_stuck_while_its_machine_waits_for_a_processor(
     verifier_of_frail: Template, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the machine had had a thousandth of the time that the guest counted.
-    monkeypatch.setattr(session, "_STUCK_SHARE", 1000)
+    monkeypatch.setattr(session, "STUCK_SHARE", 1000)
     monkeypatch.setattr(verification, "_PATIENCE", 1)
     with open_recording(recording) as (_, log):
         states = [whole_and(log), whole_and(log, Zeros(last_record(log), 4096)), whole_and(log)]

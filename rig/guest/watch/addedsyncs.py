@@ -3,7 +3,8 @@
 A shim such as `add-wal+directory` names what is synced: a file by its role or by its path below the mount point, and
 the directory. What was written to such a file is synced before the workload's next call on another file, and before the
 commit is acknowledged; in `add-~journal` also before a write that does not begin where the last one ended. So is the
-directory after a file in it was made, removed or renamed. `add-*` does all of this for all files.
+directory after a file in it was made, removed or renamed. `add-*` does all of this for all files. `add-` does nothing,
+under the same supervision.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ class SyncAdder:
 def run(site: Site) -> dict[str, Any]:
     """Carry out the workload with the syncs named in the orders; raise RuntimeError if there was nothing to sync."""
     shim = site.orders.shim
-    watch = SyncAdder(site.directory, frozenset(shim.removeprefix(ADD_PREFIX).split(ADD_SEPARATOR)))
+    wanted = frozenset(filter(None, shim.removeprefix(ADD_PREFIX).split(ADD_SEPARATOR)))
+    watch = SyncAdder(site.directory, wanted)
     ending = supervise(site, body_of(site), watch, details=True, limits=limits_of(site))
     ending.require("the workload")
     (facts,) = ending.messages
-    if not watch.count:
+    if wanted and not watch.count:
         raise RuntimeError(f"the shim {shim} added nothing: no transaction writes to a file of that name")
     return {**facts, "added": watch.count}

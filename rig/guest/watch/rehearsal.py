@@ -30,6 +30,9 @@ from rig.guest.watch.supervisor import supervise, tell
 # A program that does not wait for `ok` shows it by then.
 _PAUSE_S = 0.3
 _FOLDER = Path("/run/rehearsal")
+# As many times the limit for one crash state: its user looks on, and a busy host may give a machine a fraction of a
+# processor, which its clock does not show.
+_PATIENCE = 4
 _CHANGES = (CallName.WRITE, CallName.TRUNCATE)
 
 
@@ -95,10 +98,11 @@ def _step(site: Site, name: str, start: Start, body: Callable[[Start], str]) -> 
 
     begin_s = time.monotonic()
     watch = Teller(site.engine_directory)
-    limit_s = load(site.orders.engine_module).spec.state_limit_s
+    limit_s = _PATIENCE * load(site.orders.engine_module).spec.state_limit_s
     ending = supervise(site, carry_out, watch, details=True, limits=Limits(limit_s, limit_s))
     answers = ending.messages[0] if ending.messages else {"answer": "", "last_words": "", "wrong": f"it {ending.why}"}
-    return {"name": name, "s": round(time.monotonic() - begin_s, 1), **answers, "files": _files(watch)}
+    facts = {"is_stuck": ending.failure is FindingKind.STUCK, "files": _files(watch)}
+    return {"name": name, "s": round(time.monotonic() - begin_s, 1), **answers, **facts}
 
 
 def _run(driver: OwnDriver, start: Start, task: Task, numbers: range) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from rig.analysis.explain.blame import Blame, Until, blame_calls, unsynced_files
+from rig.analysis.explain.blame import Blame, Until, blame_calls, has_unseen, unsynced_files
 from rig.analysis.explain.blocks import NamedWrite
 from rig.analysis.explain.choices import Atom
 from rig.contract.calls import SeenCall
@@ -244,3 +244,16 @@ def test_a_file_whose_name_is_drawn_is_known_by_its_pattern() -> None:
     blamed = blame_calls([lost], seen, Until(1))
     assert ["c/db-shm", "c/8b/6e3b8b39b44ee136.val"] == [blame.call.path for blame in blamed]
     assert ["directory", "c/8b/6e3b8b39b44ee136.val"] == [blame.missing for blame in blamed]
+
+
+def test_data_that_no_call_wrote_is_blamed_on_none_and_that_is_known() -> None:
+    seen = calls(
+        call("truncate", "db", offset_bytes=0), call("truncate", "db", offset_bytes=10_000), call("sync", "db")
+    )
+    assert has_unseen([data("db", 16384)], seen)
+    assert [] == blame_calls([data("db", 16384)], seen, Until(1))
+    # The end of a file that was cut off is written.
+    assert not has_unseen([data("db", 8192)], seen)
+    assert "truncate" == only(blame_calls([data("db", 8192)], seen, Until(1))).call.name
+    assert not has_unseen([data("log")], calls(call("write", "log", number=5, phase="acked")))
+    assert not has_unseen([data("db", 16384)], [])

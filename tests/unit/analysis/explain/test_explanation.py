@@ -19,7 +19,7 @@ from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import svg
 from rig.analysis.explain.explanation import Explanation, explain
 from rig.analysis.explain.loss import Placed
-from rig.analysis.explain.story import Narrative, Telling, lines, markdown, minimal_list, page, paragraph
+from rig.analysis.explain.story import Narrative, Telling, check_text, lines, markdown, minimal_list, page, paragraph
 from rig.contract.calls import SeenCall
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding, FindingKind
@@ -47,9 +47,11 @@ class Run(Bench):
 
     def __init__(
         self, logs: Logs, calls: Sequence[SeenCall] = (WRITE,), failure: str = "", reads: Reads = prefix, *,
-        helps: bool = True, states_min: int = 0,
+        helps: bool = True, is_hidden: bool = False, states_min: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(logs, reads)
+        # Whether supervision alone makes the loss disappear.
+        self.is_hidden = is_hidden
         self.seen, self.failure, self.helps = calls, failure, helps
         # A plan of fewer states has none that shows anything.
         self.states_min = states_min
@@ -77,10 +79,13 @@ class Run(Bench):
 
     @contextmanager
     def with_syncs(self, wanted: Sequence[str]) -> Iterator[Run]:
-        self.asked.append(tuple(wanted))
-        if self.failure:
+        if wanted and self.failure:
             raise EngineError(self.failure)
-        yield Synced(self.logs) if self.helps else self
+        if wanted:
+            self.asked.append(tuple(wanted))
+            yield Synced(self.logs) if self.helps else self
+        else:
+            yield Synced(self.logs) if self.is_hidden else self
 
 
 class Synced(Run):
@@ -93,10 +98,10 @@ class Synced(Run):
 
 def explained(
     folder: Path, entries: Sequence[Entry] = UNSYNCED, entry: int = 12, *, calls: Sequence[SeenCall] = (WRITE,),
-    failure: str = "", reads: Reads = prefix, helps: bool = True,
+    failure: str = "", reads: Reads = prefix, helps: bool = True, is_hidden: bool = False,
 ) -> tuple[Explanation, Run]:  # fmt: skip
     with bench(folder, entries, reads) as of:
-        run = Run(of.logs, calls, failure, reads, helps=helps)
+        run = Run(of.logs, calls, failure, reads, helps=helps, is_hidden=is_hidden)
         state = everything_unflushed_lost(of.logs.first, of.logs.epochs, entry)
         return explain(run, state, run.verdict(state, None), 60), run
 
@@ -108,7 +113,7 @@ def test_a_proven_explanation_names_the_write_the_call_and_the_sync(tmp_path: Pa
     assert "It is enough that the write of 512 bytes at 1024 of table is lost." in text
     assert "The call behind it is write(table, 512 bytes at 1024) of program, in the commit of transaction 2" in text
     assert "no sync of table follows before the commit returns" in text
-    assert re.search(r"With a sync of table added, 0 of \d+ contents show this; without it, \d+ of \d+\.", text)
+    assert re.search(r"With a sync of table added, 0 of \d+ contents show this; without it, \d+ of \d+[. ]", text)
     assert found.is_proven
     assert [("table",)] == run.asked
 
@@ -120,6 +125,23 @@ def test_where_not_even_a_sync_of_everything_helps_it_is_about_no_sync(tmp_path:
     assert [("table",), ("*",)] == run.asked
     assert "with a sync of table added, 1 of 1 contents show this; without it, 1 of 1" in minimal_list(found)
     assert not found.is_proven
+
+
+@pytest.mark.parametrize("calls", [(WRITE,), (replace(WRITE, path="log", number=1),)])
+def test_a_loss_that_supervision_alone_hides_is_blamed_on_no_missing_sync(
+    tmp_path: Path, calls: Sequence[SeenCall]
+) -> None:
+    found, run = explained(tmp_path, calls=calls, is_hidden=True)
+    assert not found.is_proven
+    assert re.search(r"0 of \d+ under the same supervision, so no sync can be shown to help", paragraph(found))
+    assert 1 == len(run.asked)
+
+
+def test_a_write_that_no_call_made_is_not_said_to_be_beyond_the_help_of_syncs(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, calls=(replace(WRITE, name="sync", offset_bytes=-1),), helps=False)
+    assert "No call that is seen wrote it: mapped memory" in paragraph(found)
+    assert "No sync mends it" not in paragraph(found)
+    assert "This is a guess: with a sync of everything added" in paragraph(found)
 
 
 def test_nothing_is_guessed_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +221,13 @@ def test_a_check_of_few_states_afterwards_proves_nothing() -> None:
     assert not StoryCheck(("log",), 3, 9, 0, 1).helps
     assert StoryCheck(("log",), 3, 9, 0, 9).helps
     assert not StoryCheck(("log",), 3, 9, 0, 9, has_witness=False).helps
+
+
+def test_a_check_that_chance_may_explain_says_how_likely_that_is() -> None:
+    assert check_text(StoryCheck(("log",), 1, 4, 0, 6)).endswith(
+        "without it, 1 of 4 (chance alone would do this in 40% of such checks)"
+    )
+    assert check_text(StoryCheck(("log",), 4, 6, 0, 7)).endswith("without it, 4 of 6")
 
 
 def test_chance_is_that_of_drawing_all_broken_contents_from_those_before() -> None:
