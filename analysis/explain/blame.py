@@ -22,6 +22,7 @@ from rig.filesystems.roles import ChangeKind, FileChange
 
 _COMMITS = {"commit", "committed"}
 _WRITES = {CallName.WRITE, CallName.TRUNCATE}
+_PAGE_BYTES = 4096
 # What a block changes about a file -> the calls that do so.
 _CAUSES = {
     ChangeKind.NAME_REMOVED: {CallName.UNLINK, CallName.RENAME},
@@ -105,8 +106,9 @@ def blame_calls(
     for write in writes:
         causes = [(change, _choice(change, calls, ranks, reliant)) for change, ranks in _causes(write, calls, until)]
         own = [cause for cause in causes if calls[cause[1]].number == transaction]
+        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes) if write.path else range(0)
         for change, index in own or causes[:1]:
-            blame = _blame(change, calls, index, reliant)
+            blame = _blame(change, calls, index, reliant, span)
             blames.setdefault((blame.call.name, blame.call.path, blame.call.offset_bytes), blame)
     # Where a sync is missing, other calls have no part in the loss.
     lacking = [blame for blame in blames.values() if blame.missing]
@@ -122,7 +124,7 @@ def last_call_behind(write: NamedWrite, calls: Sequence[SeenCall], until: Until)
 
 
 def has_unseen(writes: Sequence[NamedWrite], calls: Sequence[SeenCall]) -> bool:
-    """Return whether a write of a file's data is behind no call at all, as with a file that is mapped into memory."""
+    """Return whether no call at all is behind a write of a file's data."""
     return bool(calls) and any(write.path and not _causes(write, calls, Until(0, is_over=True)) for write in writes)
 
 
@@ -143,11 +145,11 @@ def _unsynced_by_path(calls: Sequence[SeenCall]) -> dict[str, Blame]:
     blames: dict[str, Blame] = {}
     for call in calls:
         if call.name == CallName.SYNC:
-            blames = {path: blame for path, blame in blames.items() if call.path not in {path, ""}}
+            blames = {path: blame for path, blame in blames.items() if not _is_synced_by(call, path)}
         elif call.name == CallName.RENAME:
             moved, _ = blames.pop(call.path, None), blames.pop(call.new_path, None)
             blames |= {call.new_path: moved} if moved else {}
-        elif call.name in _WRITES:
+        elif call.name in {*_WRITES, CallName.MAP}:
             blames[call.path] = Blame(None, call, None, call.role or call.path, is_apart=True)
     return blames
 
@@ -176,6 +178,10 @@ def _causes(
     if write.path:
         span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes)
         ways = ((write.path, renamed), (write.path, reached), (pattern_of(write.path), drawn))
+        # What a call wrote to a file may have been written over in memory since it was mapped.
+        mapped = [rank for rank, call in enumerate(renamed) if call.name == CallName.MAP and call.path == write.path]
+        if mapped:
+            return [(None, mapped)]
         ranks = [[rank for rank, call in enumerate(known) if _writes_to(call, path, span)] for path, known in ways]
         return [(None, first) for first in ranks if first][:1]
     order = list(ChangeKind)
@@ -201,7 +207,8 @@ def _under_last_names(calls: Sequence[SeenCall]) -> list[SeenCall]:
             last |= {call.path: last.get(call.new_path, call.new_path), call.new_path: ""}
         elif call.name == CallName.UNLINK:
             last[call.path] = ""
-        renamed.append(replace(call, path=last.get(call.path, call.path)) if call.name in _WRITES else call)
+        has_last = call.name in {*_WRITES, CallName.MAP}
+        renamed.append(replace(call, path=last.get(call.path, call.path)) if has_last else call)
     return renamed[::-1]
 
 
@@ -234,15 +241,23 @@ def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequenc
     return ranks[-1]
 
 
-def _syncs(calls: Sequence[SeenCall], path: str) -> list[SeenCall]:
-    """Return the syncs of a file, also under the names that it gets."""
+def _syncs(calls: Sequence[SeenCall], path: str, span: range = range(0)) -> list[SeenCall]:
+    """Return the syncs of a file, or of a part that has a byte of a span, also under the names that the file gets."""
     syncs = []
     for call in calls:
         if call.name == CallName.RENAME and call.path == path:
             path = call.new_path
-        elif call.name == CallName.SYNC and call.path in {path, ""}:
+        elif call.name == CallName.SYNC and _is_synced_by(call, path, span):
             syncs.append(call)
     return syncs
+
+
+def _is_synced_by(call: SeenCall, path: str, span: range = range(0)) -> bool:
+    """Return whether a sync is of a file or of everything; of a part (msync), whether that has a byte of a span."""
+    if call.path not in {path, ""} or call.length_bytes < 0:
+        return call.path in {path, ""}
+    end_bytes = -(-(call.offset_bytes + call.length_bytes) // _PAGE_BYTES) * _PAGE_BYTES
+    return call.offset_bytes < span.stop and end_bytes > span.start
 
 
 def _does(change: FileChange, call: SeenCall) -> bool:
@@ -263,7 +278,9 @@ def _writes_to(call: SeenCall, path: str, span: range) -> bool:
     return call.offset_bytes < span.stop and call.offset_bytes + call.length_bytes > span.start
 
 
-def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int]) -> Blame:
+def _blame(
+    change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int], span: range = range(0)
+) -> Blame:
     call = calls[index]
     path = _path_to_sync(call, change)
     end = next(
@@ -275,7 +292,7 @@ def _blame(change: FileChange | None, calls: Sequence[SeenCall], index: int, rel
         len(calls),
     )
     relied = min((index_of_reliant for index_of_reliant in reliant if index_of_reliant > index), default=end)
-    syncs = _syncs(calls[index + 1 : relied], path)
+    syncs = _syncs(calls[index + 1 : relied], path, span)
     missing = "" if syncs else DIRECTORY if is_of_name(change) else call.role or call.path
     is_relied_on = relied < end
     return Blame(

@@ -26,8 +26,8 @@ from rig.faults import CrashState, Logs
 from rig.recordings.timeline import Timeline
 
 # At most this many files that had not been synced are tried, each with a sync. Where no call speaks for a sync, it
-# helps only if chance explains that with at most this probability.
-_UNSYNCED_MAX, _CHANCE_MAX = 4, 0.01
+# helps only if chance explains that with at most this probability; up to the last one it is the best guess.
+_UNSYNCED_MAX, _CHANCE_MAX, _CHANCE_OF_GUESS_MAX = 4, 0.01, 0.1
 # The fewest and the most states judged for a check, before and after.
 _STATES_MIN, _STATES_MAX = 40, 300
 # With fewer broken ones more states are judged, unless those so far took longer than this.
@@ -107,9 +107,13 @@ class StoryCheck:
         Without effect, one of those judged afterwards would be expected to show it. Without a witness it must also be
         more than chance.
         """
-        is_gone = not self.failure and self.broken_before > 0 and self.broken_after == 0
         is_enough = 0 < self.count_before <= self.count_after * self.broken_before
-        return is_gone and is_enough and (self.has_witness or self.chance <= _CHANCE_MAX)
+        return self.is_gone and is_enough and (self.has_witness or self.chance <= _CHANCE_MAX)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing shows the same any more, be it by chance."""
+        return not self.failure and self.broken_before > 0 and self.broken_after == 0 < self.count_after
 
     @property
     def chance(self) -> float:
@@ -148,19 +152,26 @@ class StoryChecker:
     ) -> tuple[tuple[Blame, ...], tuple[StoryCheck, ...]]:
         """Return another call to blame, with its check, if a sync that nothing speaks for helps; or what was given.
 
-        It may be about a file that had not been written to the disk yet. The last check tries a sync of everything: if
-        that does not help either, it is about no sync.
+        It may be about a file that had not been written to the disk yet. A sync of everything is tried too: if that
+        does not help either, it is about no sync. If one seems to help, perhaps by chance, its check is the last.
         """
         tried = {check.added for check in checks}
+        hopeful: list[tuple[Blame, StoryCheck]] = []
         for other in [blame for blame in unsynced if (blame.sync_to_add,) not in tried][:_UNSYNCED_MAX]:
             if time.monotonic() > self.deadline_s:
                 break
             check = self._check((other.sync_to_add,), has_witness=False)
             if check.helps:
                 return (other,), (check,)
-        if time.monotonic() > self.deadline_s or any(not check.broken_before for check in checks):
-            return blames, checks
-        return blames, (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
+            checks = (*checks, check)
+            hopeful += [(other, check)] if check.is_gone and check.chance <= _CHANCE_OF_GUESS_MAX else []
+        if time.monotonic() <= self.deadline_s and all(check.broken_before for check in checks):
+            checks = (*checks, self._check((ADD_EVERYTHING,), has_witness=False))
+        if hopeful:
+            # The best that is left. What was blamed before does not help, and this may be chance.
+            other, best = min(hopeful, key=lambda each: each[1].chance)
+            return (other,), (*(check for check in checks if check is not best), best)
+        return blames, checks
 
     def _check(self, added: tuple[str, ...], *, has_witness: bool) -> StoryCheck:
         states_max, broken_before, count_before = 0, 0, 0

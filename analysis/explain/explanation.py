@@ -55,6 +55,8 @@ class Explanation:
     has_syncs: bool = True
     # Whether a lost write is the work of no call that is seen, so that no sync can be added for it.
     has_unseen: bool = False
+    # Whether time was over before all syncs were tried that might help.
+    is_cut_short: bool = False
 
     @property
     def is_proven(self) -> bool:
@@ -63,14 +65,20 @@ class Explanation:
 
 
 def explain(
-    evidence: EvidenceSource, state: CrashState, verdict: Verdict, limit_s: float, singles_max: int = SINGLES_MAX
+    evidence: EvidenceSource,
+    state: CrashState,
+    verdict: Verdict,
+    limit_s: float,
+    singles_max: int = SINGLES_MAX,
+    *,
+    guesses_s: float = 0,
 ) -> Explanation:
     """Explain the verdict of a crash state; the search for the smallest loss takes hardly longer than `limit_s`.
 
-    All single writes of a cut are tried if there are at most `singles_max`. Raise UsageError if there is nothing to
-    explain.
+    All single writes of a cut are tried if there are at most `singles_max`. `guesses_s` after the begin no further sync
+    is tried, or after a multiple of `limit_s` if that is longer. Raise UsageError if there is nothing to explain.
     """
-    begin_s = time.monotonic()
+    deadline_s = time.monotonic() + max(guesses_s, _GUESSES_FACTOR * limit_s)
     if evidence.timeline.client_count > 1:
         # A count of what is there names no transaction: which one is lost does not matter.
         verdict = replace(verdict, recovered=None)
@@ -97,7 +105,7 @@ def explain(
     # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
     states_max = int(searcher.states_per_s * _CHECK_S)
-    checker = StoryChecker(evidence, verdict.kind, span, states_max, begin_s + _GUESSES_FACTOR * limit_s)
+    checker = StoryChecker(evidence, verdict.kind, span, states_max, deadline_s)
     torn = torn_call(evidence, loss, namer, blames) if same_cut and not loss.subject else None
     checks = checker.of_blames(blames) if torn is None else ()
     if not (torn or evidence.untold or any(check.helps for check in checks)):
@@ -107,7 +115,7 @@ def explain(
     drawn = drawing(loss, evidence.logs.first, evidence.timeline, namer)
     return Explanation(
         evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, torn, evidence.untold,
-        has_syncs, has_unseen(writes, calls),
+        has_syncs, has_unseen(writes, calls), time.monotonic() > deadline_s,
     )  # fmt: skip
 
 

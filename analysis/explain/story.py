@@ -235,7 +235,7 @@ def _blame_sentences(explanation: Explanation) -> Iterator[str]:
     for blame in list(reversed(alike.values()))[:_BLAMES_MAX]:
         yield _blame_sentence(blame, explanation)
     if explanation.has_unseen:
-        yield "No call that is seen wrote it: mapped memory, AIO and io_uring need none, and no sync is added for them."
+        yield "No call that is seen wrote it: AIO and io_uring need none, and no sync is added for them."
 
 
 def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
@@ -246,6 +246,10 @@ def _blame_sentence(blame: Blame, explanation: Explanation) -> str:
     if blame.is_apart:
         subject = "What is gone was written by" if explanation.loss.subject else "Not synced by then was"
     beginning = f"{subject} {call_text(call)}{by}, {where}"
+    if call.name == CallName.MAP:
+        beginning = f"It is in memory mapped from {call.path}{by}, and no call shows when it was written there"
+        if blame.sync:
+            return f"{beginning}. A sync of it follows, which may have come before that."
     what = "the directory" if blame.of_directory else call.path
     if blame.sync is None:
         until = "before the commit returns" if call.phase.startswith("commit") else "before the next transaction"
@@ -303,7 +307,8 @@ def _check_sentence(explanation: Explanation) -> str:
             else "at what is written, and in which order"
         )
         return f"No sync mends it: {check_text(last)}. Look {hint}."
-    return f"This is a guess: {check_text(last)}."
+    more = " Time ran out before other syncs were tried." if explanation.is_cut_short else ""
+    return f"This is a guess: {check_text(last)}.{more}"
 
 
 def _sides(title: str, sets: Sequence[Sequence[NamedWrite]], count: int) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rig.analysis.judging.latencies import Latencies, latencies
 from rig.analysis.judging.statistics import Proportion, proportion
-from rig.contract.faultspecs import is_live_cut
+from rig.contract.faultspecs import SPECS, is_live_cut
 from rig.contract.orders import DROP_PREFIX, Shim
 from rig.contract.results import MeasuredScenario, Verdict, VerdictKind
 from rig.contract.scenario import Scenario
@@ -178,8 +178,11 @@ class StepCuts:
 
 
 def step_cuts(measured: MeasuredScenario) -> tuple[StepCuts, ...]:
-    """Return the counts of each name that a user's program gave to steps, sorted by name."""
-    steps = measured.recording.steps
+    """Return the counts of each name that a user's program gave to steps, sorted by name.
+
+    There are none where recoveries are cut: an entry of their logs says nothing about steps of the recording.
+    """
+    steps = () if SPECS[measured.scenario.fault].cuts_recovery else measured.recording.steps
     entries = [verdict.entry for verdict in measured.verdicts if not verdict.kind.is_infrastructure]
     spans = {name: [(first, last) for own, first, last in steps if own == name] for name, _, _ in steps}
     return tuple(

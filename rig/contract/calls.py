@@ -15,9 +15,9 @@ class SeenCall:
     path: str
     # Where a renamed file goes; empty for any other call.
     new_path: str
-    # Where a write begins, or the new length of a truncated file; -1 if unknown.
+    # Where a write or a sync of a part begins, or the new length of a truncated file; -1 if unknown.
     offset_bytes: int
-    # How much is written; -1 for a call that writes nothing, or where it is unknown.
+    # How much is written, or synced of mapped memory; -1 for any other call, or where it is unknown.
     length_bytes: int
     # The role of the file and the name of a sync, in the engine's words; may be empty.
     role: str

@@ -26,6 +26,8 @@ class CallName(StrEnum):
     RENAME = "rename"
     # Makes a file or a directory.
     CREATE = "create"
+    # No call: in this transaction the file is mapped into memory, to be written to there.
+    MAP = "map"
 
 
 class SyncPhase(StrEnum):

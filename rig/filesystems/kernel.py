@@ -16,16 +16,16 @@ _MESSAGE = re.compile(r"<(\d+)>\[ *[\d.]+\] (.*)")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source: str, kind: str, options: str, point: str) -> None:
+def mount(source: str, kind: str, options: str, point: str, flags: int = 0) -> None:
     """Mount; raise OSError with the kernel's errno."""
-    if _libc.mount(source.encode(), point.encode(), kind.encode(), 0, options.encode() or None):
+    if _libc.mount(source.encode(), point.encode(), kind.encode(), flags, options.encode() or None):
         number = ctypes.get_errno()
         raise OSError(number, f"mount {kind}: {os.strerror(number)}")
 
 
-def unmount(point: str) -> None:
+def unmount(point: str, flags: int = 0) -> None:
     """Unmount; raise OSError with the kernel's errno."""
-    if _libc.umount2(point.encode(), 0):
+    if _libc.umount2(point.encode(), flags):
         number = ctypes.get_errno()
         raise OSError(number, f"umount: {os.strerror(number)}")
 

@@ -51,7 +51,9 @@ class _Rig(click.Group):
             _complain(str(error), _INCONCLUSIVE)
         except KeyboardInterrupt:
             # Click would exit with 1, the code of a broken promise.
-            _complain("stopped; what was measured is kept", _INCONCLUSIVE)
+            _complain(
+                "stopped; what was measured is kept: `rig report` shows it, the same command goes on", _INCONCLUSIVE
+            )
         except BrokenPipeError:
             _fall_silent()
             sys.exit(_INCONCLUSIVE)
@@ -165,6 +167,7 @@ def run(
     from rig.contract.devices import device_named
     from rig.front import selection
     from rig.front.explaining import explain_worst
+    from rig.front.rehearsal import void_if_it_never_opens
     from rig.front.verbs.doctor import require_runs
     from rig.planning import matrix
 
@@ -190,6 +193,8 @@ def run(
         chosen, wanted, run_dir, build=build, added=added, jobs=jobs, workers=workers or 0, dask=dask or "",
         shard=shard, retries=retries, fails=outputs.end_of(fail_fast), patterns=None if program else scenarios,
     )  # fmt: skip
+    if program and build:
+        void_if_it_never_opens(target, chosen, build)
     if explain and not shard:
         explain_worst(target, wanted.exposure_min, build)
     sys.exit(conclude_shard(target, shard) if shard else conclude(target, wanted.exposure_min, outputs))

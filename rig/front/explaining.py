@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Seconds for the search for the smallest loss, for an engine whose states take milliseconds, and for a server.
 _LIMIT_S, _LIMIT_OF_SERVER_S = 25, 120
+# Seconds until the last sync is tried, for a program whose states take seconds too.
+_GUESSES_S = 300
 # A server takes a second to judge a state.
 _SINGLES_OF_SERVER_MAX = 24
 # At the end of a run: seconds for the search, and for everything.
@@ -161,7 +163,7 @@ def _explain(  # noqa: PLR0917 - only the two names have one type
         verdict = verdict_of(evidence, target, state, state_id)
         if is_server:
             return explain(evidence, state, verdict, _LIMIT_OF_SERVER_S, _SINGLES_OF_SERVER_MAX)
-        return explain(evidence, state, verdict, limit_s)
+        return explain(evidence, state, verdict, limit_s, guesses_s=_GUESSES_S if limit_s == _LIMIT_S else 0)
 
 
 @contextmanager

@@ -185,13 +185,20 @@ def durability(
 
 
 def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; mypy catches a swap
-    config: pytest.Config, machines: Machines, library: str, run_dir: Path, scenario: Scenario, together: list[Scenario]
+    config: pytest.Config,
+    machines: Machines,
+    library: str,
+    run_dir: Path,
+    scenario: Scenario,
+    together: list[Scenario],
+    program: Library | None = None,
 ) -> Measured:
-    """Measure a scenario together with others, which are its controls."""
+    """Measure a scenario together with others, which are its controls; of a `program` if it is one."""
     from rig.analysis.show.broken import breaks
     from rig.campaign import campaign
     from rig.contract.devices import device_named
     from rig.front.explaining import explain_break, tellings
+    from rig.front.rehearsal import void_if_it_never_opens
     from rig.planning import matrix
     from rig.store import Run
 
@@ -210,6 +217,8 @@ def _measure(  # noqa: PLR0917 - the types differ, except for two scenarios; myp
     run = Run.create(run_dir, definition)
     jobs = 1 if hasattr(config, "workerinput") else 0
     campaign.Campaign(run, profile, machines, campaign.Silent(), jobs).measure(wanted)
+    if program:
+        void_if_it_never_opens(run, wanted, program)
     measured = _measurement(run, scenario, [scenario.id for scenario in wanted], profile.exposure_min)
     if not config.getoption("--rig-no-explain") and (broken := breaks(measured.summary)):
         explain_break(run, broken, machines)
@@ -247,7 +256,8 @@ def durability_of(request: pytest.FixtureRequest, rig_run_dir: Path) -> Callable
             (asked,) = [scenario for scenario in scenarios if scenario.shim == "none"]
             # Whatever is recorded differently has a run of its own.
             folder = rig_run_dir.with_name(f"{rig_run_dir.name}-{chosen.build.name}-{asked.recording_key}")
-            return _measure(request.config, source.of(asked), chosen.build.name, folder, asked, scenarios)
+            name = chosen.build.name
+            return _measure(request.config, source.of(asked), name, folder, asked, scenarios, chosen.build)
 
     return measure
 

@@ -7,38 +7,70 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rig.contract.orders import ILLEGAL, Processor
+from rig.contract.results import Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from rig.campaign.rehearsal import FileCalls, ProgramStep
     from rig.contract.scenario import Scenario
     from rig.engines.builds import Library
+    from rig.store import Run
 
 _KEPT, _INCONCLUSIVE = 0, 3
 _UNSEEN = "the rig sees no sync through O_SYNC, O_DSYNC or io_uring"
+# How a recovery fails that would fail without a cut too.
+_NOT_OPENED = {VerdictKind.UNOPENABLE, VerdictKind.DIED, VerdictKind.STUCK, VerdictKind.OUT_OF_MEMORY}
 # The steps without which nothing can be measured; the others are for faults that let a program work on.
 _NEEDED = 2
 
 
 def dry_run(scenario: Scenario, build: Library, echo: Callable[[str], None]) -> int:
     """Carry out a program in a guest, say how it went, and return the exit code."""
-    from rig.campaign.rehearsal import rehearse
-    from rig.engines import engine_named
-    from rig.engines.builds import builds_of
     from rig.front.progress import show
-    from rig.images import image, recipes
-    from rig.machines.guests import guests
 
-    with show("carrying out the program") as progress, guests([], progress.says) as source:
-        guest = image.build(recipes.recipe_of(scenario), progress.says)
-        builds_of(engine_named(scenario.engine)).require_loadable(build, guest.contents)
-        steps = rehearse(scenario, build, source.verifier_of(scenario))
-        if scenario.processor is Processor.PLAIN and any(ILLEGAL in step.wrong for step in steps):
-            progress.says("the program died by SIGILL on the plain processor, so it is started on the modern one")
-            scenario = replace(scenario, processor=Processor.MODERN)
-            steps = rehearse(scenario, build, source.verifier_of(scenario))
+    with show("carrying out the program") as progress:
+        steps = _steps(scenario, build, progress.says)
     for line in report(steps):
         echo(line)
     return _INCONCLUSIVE if is_wrong(steps) else _KEPT
+
+
+def void_if_it_never_opens(
+    target: Run, scenarios: Sequence[Scenario], build: Library, says: Callable[[str], None] = lambda _: None
+) -> None:
+    """Void the scenarios of a program that no cut after an acknowledgement could open, if none is needed for that."""
+    judged = [scenario for scenario in scenarios if _never_opens(target.verdicts(scenario.id)[0])]
+    if not judged:
+        return
+    says("no crash state could be opened, so the program is carried out without a cut")
+    steps = _steps(judged[0], build, says)
+    if is_wrong(steps):
+        for scenario in judged:
+            why = f"without any cut, `{steps[-1].name}` {steps[-1].wrong.removeprefix('it ')}"
+            target.void(scenario, f"the program fails {why}; try it with --dry-run")
+
+
+def _never_opens(verdicts: Sequence[Verdict]) -> bool:
+    acked = [verdict for verdict in verdicts if verdict.acked and not verdict.kind.is_infrastructure]
+    return bool(acked) and all(verdict.kind in _NOT_OPENED for verdict in acked)
+
+
+def _steps(scenario: Scenario, build: Library, says: Callable[[str], None]) -> Sequence[ProgramStep]:
+    """Carry out the program in a guest, on a modern processor if it needs one."""
+    from rig.campaign.rehearsal import rehearse
+    from rig.engines import engine_named
+    from rig.engines.builds import builds_of
+    from rig.images import image, recipes
+    from rig.machines.guests import guests
+
+    with guests([], says) as source:
+        guest = image.build(recipes.recipe_of(scenario), says)
+        builds_of(engine_named(scenario.engine)).require_loadable(build, guest.contents)
+        steps = rehearse(scenario, build, source.verifier_of(scenario))
+        if scenario.processor is Processor.PLAIN and any(ILLEGAL in step.wrong for step in steps):
+            says("the program died by SIGILL on the plain processor, so it is started on the modern one")
+            scenario = replace(scenario, processor=Processor.MODERN)
+            steps = rehearse(scenario, build, source.verifier_of(scenario))
+    return steps
 
 
 def report(steps: Sequence[ProgramStep]) -> list[str]:

@@ -35,7 +35,7 @@ from rig.contract.injections import Injection
 from rig.contract.orders import Orders
 from rig.filesystems import Attributed, Unjournaled, furnish
 from rig.guest import filecontent, recorder, recovery
-from rig.guest.devices import disks, mounts
+from rig.guest.devices import bootid, disks, mounts
 from rig.guest.devices.devicemapper import DeviceMapper, Target
 from rig.guest.devices.stack import CUT, Stack, build_stack, disks_in_ram
 from rig.guest.judge import Judge
@@ -182,8 +182,9 @@ def judge_disk(disk: str, site: Site) -> Finding:
     files = filecontent.digest(mounts.MOUNT_POINT)
     judge = Judge()
     judge.assign(site)
-    finding = judge.unmount(replace(judge.judge(), files=files))
-    judge.kill()
+    with bootid.shown("after the cut"):
+        finding = judge.unmount(replace(judge.judge(), files=files))
+        judge.kill()
     return finding
 
 

@@ -41,7 +41,7 @@ from rig.contract.orders import Orders
 from rig.engines import load
 from rig.filesystems import Aliased, Mirrored, Unjournaled, disks_mib, kernel, on_two_disks
 from rig.guest import filecontent, filemap, recorder, recovery, shell
-from rig.guest.devices import disks, mounts
+from rig.guest.devices import bootid, disks, mounts
 from rig.guest.devices.faultlayer import Ballast
 from rig.guest.devices.layer import BASE, RECOVERY_LOGS, Layer
 from rig.guest.judge import Judge
@@ -155,7 +155,11 @@ class Verifier:
 
         If `later_count` is not 0, the recovered database works on for this many transactions.
         """
-        with recovery.record(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made:
+        life = f"life {2 + len(self._site.orders.lives)}"
+        with (
+            recovery.record(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made,
+            bootid.shown(life),
+        ):
             site = replace(self._site, device=made.node, later_count=later_count)
             judged = partial(self._live, site) if later_count else self._judge_and_sync
             finding = self._reopen(made.node, self._recorded_as, clock, lambda _: judged())

@@ -32,6 +32,7 @@ from tests.vm.samples import open_recording, verdicts
 FOLDER = Path(__file__).parent
 PROFILE = replace(matrix.profile("quick"), states_max=24, side_states_max=24, instants=8)
 GOES_ON, TAKES_BACK, TRUSTS, COPIES, EMPTIES, REPLACES, HALVES, DROPS = range(1, 9)
+TRIES_AGAIN = 10
 
 
 @pytest.fixture(scope="module", params=["python", "c"])
@@ -121,6 +122,17 @@ def test_what_a_program_does_after_a_failed_sync_decides_what_it_loses(
     assert recording.facts.error_count
     assert recording.facts.live or seed in (GOES_ON, TAKES_BACK), "a program that ended was not started again"
     assert is_broken is bool(broken(scenario, judged)), Counter((each.kind, each.detail) for each in judged)
+
+
+@pytest.mark.parametrize("program", ["python"], indirect=True)
+def test_a_program_that_syncs_again_until_it_works_acknowledges_what_was_lost(
+    program: tuple[Library, Machines], tmp_path: Path
+) -> None:
+    scenario, _, judged = through_errors(program, TRIES_AGAIN, "ioerror-fsync", tmp_path)
+    losses = broken(scenario, judged)
+    assert losses, Counter((each.kind, each.detail) for each in judged)
+    # It was told that all is well before the power went.
+    assert {verdict.kind for verdict in losses} <= {VerdictKind.LOST_SUFFIX, VerdictKind.HOLE}
 
 
 # What a language does about a failed sync is tested in both.

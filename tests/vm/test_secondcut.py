@@ -32,11 +32,19 @@ TINY = Profile(
 )  # fmt: skip
 _LIMIT_S = 900
 # A record of each transaction at a place of its own. A later life that forgets to sync loses what it acknowledges.
+# A life with the boot id of one before the cut could trust memory that is gone.
 _PROGRAM = """#!/usr/bin/python3 -IS
 import os, sys
 if sys.argv[1] == "run":
     after = int(sys.argv[7]) if len(sys.argv) > 7 else 0
     file = os.open("log", os.O_RDWR | os.O_CREAT, 0o644)
+    boot = open("/proc/sys/kernel/random/boot_id").read()
+    with open("boots", "a+") as boots:
+        boots.seek(0)
+        assert boot not in boots.readlines(), "the power was cut, and the machine did not boot"
+        boots.write(boot)
+        boots.flush()
+        os.fsync(boots.fileno())
     os.fsync(os.open(".", os.O_RDONLY))
     os.ftruncate(file, 600 * after)
     for number in range(after + 1, int(sys.argv[5]) + 1):

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from rig.contract.injections import Injection
+from rig.guest.devices import disks
 from rig.guest.devices.devicemapper import DeviceMapper
 from rig.guest.devices.faultlayer import Ballast, FaultLayer
 from rig.guest.programs.injections import Stage, Strike
 from rig.guest.site import Site
 
 _SYNC_FILE_RANGE_WRITE = 2
+_LOOK_S = 0.001
 _DISKFULL = frozenset({Injection.DISKFULL_LOG, Injection.DISKFULL_DATA})
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -54,13 +56,21 @@ class Outage:
         self._directory = site.directory
         self._driver = driver
         self._layer = FaultLayer(DeviceMapper(), site.device_below)
+        self._device = site.device
         self._ballast = Ballast(self._directory)
         self._mark = mark
         self._state = state
         self._pending: threading.Thread | None = None
+        self._passing: threading.Thread | None = None
+        self._is_ended = threading.Event()
 
-    def begin(self, strike: Strike, failure_count: int, database: Forgetful, span_ns: int) -> None:
-        """Make requests fail now or soon, if they do not yet; on a full disk, leave more room after each failure."""
+    def begin(
+        self, strike: Strike, failure_count: int, database: Forgetful, span_ns: int, *, is_passing: bool = False
+    ) -> None:
+        """Make requests fail now or soon, if they do not yet; on a full disk, leave more room after each failure.
+
+        An outage that `is_passing` is over as soon as a request has failed: whoever tries again is served.
+        """
         is_new = not self._state.struck_at
         if is_new:
             self._state.struck_at = strike.number
@@ -73,6 +83,10 @@ class Outage:
             self._pending.start()
         elif is_new:
             self._fail(database)
+        if is_new and is_passing:
+            self._is_ended.clear()
+            self._passing = threading.Thread(target=self._heal_after_one)
+            self._passing.start()
 
     def settle(self) -> None:
         """Wait until a delayed outage has begun."""
@@ -84,6 +98,10 @@ class Outage:
         """Serve all requests again, if they fail now."""
         if not self._state.struck_at:
             return
+        if self._passing:
+            self._is_ended.set()
+            self._passing.join()
+            self._passing = None
         if self._injection in _DISKFULL:
             self._ballast.remove()
         else:
@@ -98,6 +116,15 @@ class Outage:
             with suppress(OSError):
                 for descriptor in self._files():
                     _libc.sync_file_range(descriptor, ctypes.c_long(0), ctypes.c_long(0), _SYNC_FILE_RANGE_WRITE)
+
+    def _heal_after_one(self) -> None:
+        if pending := self._pending:
+            pending.join()
+        before = disks.request_counts(self._device)
+        while disks.request_counts(self._device) == before:
+            if self._is_ended.wait(_LOOK_S):
+                return
+        self._layer.heal()
 
     def _fail_after(self, delay_s: float) -> None:
         time.sleep(delay_s)

@@ -115,7 +115,9 @@ class _Ordeal:
             if attempt and self._injection is not Injection.DISKFULL_DATA:
                 self._pause()
             self._was_struck = True
-            self._outage.begin(strike, failure_count, self, self._last_ns)
+            # Half of these pass after one failed request, because a program may try again before it answers.
+            is_passing = self._injection is Injection.FSYNC and strike.reopens
+            self._outage.begin(strike, failure_count, self, self._last_ns, is_passing=is_passing)
             has_failed = self._transact()
             failure_count += has_failed
             self._outage.settle()

@@ -3,8 +3,8 @@
 A shim such as `add-wal+directory` names what is synced: a file by its role or by its path below the mount point, and
 the directory. What was written to such a file is synced before the workload's next call on another file, and before the
 commit is acknowledged; in `add-~journal` also before a write that does not begin where the last one ended. So is the
-directory after a file in it was made, removed or renamed. `add-*` does all of this for all files. `add-` does nothing,
-under the same supervision.
+directory after a file in it was made, removed or renamed. A file that is mapped into memory is synced before each
+acknowledgement. `add-*` does all of this for all files. `add-` does nothing, under the same supervision.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rig.engines.syncs import Call, CallName
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
 from rig.guest.watch.calls import body_of
+from rig.guest.watch.stopped import files_in_memory
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise
 
 _WRITES = {CallName.WRITE, CallName.TRUNCATE}
@@ -36,15 +37,19 @@ class SyncAdder:
     count: int = 0
     # Where the last write ended.
     _end_bytes: int = -1
+    # Threads that have made calls.
+    _threads: set[int] = field(default_factory=set)
 
     def on_move(self, place: WorkloadPosition) -> Action:
         """Sync what is due once a commit has returned; it is acknowledged after that."""
         if place.phase is WorkloadPhase.COMMITTED:
+            self.due |= dict.fromkeys(self._wanted_in_memory())
             self._sync()
         return Action.CARRY_OUT
 
     def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:  # noqa: ARG002 - the protocol passes it
         """Sync what is due unless a call only goes on writing to it, and note what the call makes due."""
+        self._threads.add(call.thread)
         path = call.path
         is_below = path.startswith(f"{self.directory}/")
         names = {call.role, os.path.relpath(path, self.directory)} if is_below else set()
@@ -60,6 +65,15 @@ class SyncAdder:
         if call.name in _OF_NAMES and self.wanted & {DIRECTORY, ADD_EVERYTHING}:
             self.due |= dict.fromkeys(os.path.dirname(changed) for changed in (path, call.new_path) if changed)
         return Action.CARRY_OUT
+
+    def _wanted_in_memory(self) -> list[str]:
+        """Return the files to sync that are mapped into memory: no call tells that they were written to."""
+        mapped = set().union(*map(files_in_memory, self._threads)) if self.wanted else set()
+        return sorted(
+            path for path in mapped
+            if path.startswith(f"{self.directory}/")
+            and self.wanted & {ADD_EVERYTHING, os.path.relpath(path, self.directory)}
+        )  # fmt: skip
 
     def _sync(self) -> None:
         due, self.due = self.due, {}

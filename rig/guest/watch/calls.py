@@ -17,6 +17,7 @@ from rig.engines.syncs import Call, CallName
 from rig.guest.programs import workload
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
+from rig.guest.watch import stopped
 from rig.guest.watch.stacks import interrupted_stack
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
@@ -31,6 +32,9 @@ class Teller:
     # The transactions whose calls come with their call stack.
     with_stack: range = range(0)
     calls: list[SeenCall] = field(default_factory=list)
+    # Whose memory was looked at, in which transaction; the files that were found in it, in which one.
+    _looked_at: set[tuple[int, int]] = field(default_factory=set)
+    _mapped: set[tuple[str, int]] = field(default_factory=set)
     # The stack of a thread that makes its call again.
     _stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
@@ -39,8 +43,10 @@ class Teller:
         return Action.CARRY_OUT
 
     def on_call(self, place: WorkloadPosition, call: Call, kind: str) -> Action:
-        """Keep the call."""
+        """Keep the call, after the files that its process has mapped into memory."""
         path, new_path = self._relative(call.path), self._relative(call.new_path)
+        if place.phase is not WorkloadPhase.SETUP:
+            self._note_mapped(place, call, is_telling=path is None or call.name is CallName.SYNC)
         # A call without a path concerns all files.
         if place.phase is not WorkloadPhase.SETUP and (path is not None or not call.path):
             self.calls.append(
@@ -51,6 +57,25 @@ class Teller:
                 )
             )  # fmt: skip
         return Action.CARRY_OUT
+
+    def _note_mapped(self, place: WorkloadPosition, call: Call, *, is_telling: bool) -> None:
+        """Keep the files that a process has mapped, once in each transaction.
+
+        It is looked at before its first call, before syncs, and before it writes elsewhere, as to say what it has done.
+        """
+        if (call.thread, place.number) in self._looked_at and not is_telling:
+            return
+        self._looked_at.add((call.thread, place.number))
+        for mapped in sorted(stopped.files_in_memory(call.thread)):
+            path = self._relative(mapped)
+            if path is not None and (path, place.number) not in self._mapped:
+                self._mapped.add((path, place.number))
+                self.calls.append(
+                    SeenCall(
+                        CallName.MAP, path, "", -1, -1, "", "", call.thread, call.program, place.phase, place.number,
+                        time.monotonic_ns(),
+                    )
+                )  # fmt: skip
 
     def interrupts(self, place: WorkloadPosition, call: Call) -> bool:
         """Take the call stack of a call that changes a file, if it is wanted; say whether the call was interrupted."""

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from rig.guest.watch.seccomp import Stop
 
@@ -41,10 +42,25 @@ def of_path_at(stop: Stop) -> str:
 
 def of_mapping(stop: Stop) -> str:
     """Return the file that is mapped at an address."""
-    for first, last, path in _mappings(stop.pid):
-        if first <= stop.arguments[0] < last:
-            return path
+    for mapping in _mappings(stop.pid):
+        if stop.arguments[0] in mapping.addresses:
+            return mapping.path
     return ""
+
+
+def mapped_part(stop: Stop) -> tuple[int, int]:
+    """Return the offset and the length, in bytes, of the part of a file that a call is about; (-1, -1) if none."""
+    for mapping in _mappings(stop.pid):
+        if stop.arguments[0] in mapping.addresses:
+            return mapping.offset_bytes + stop.arguments[0] - mapping.addresses.start, stop.arguments[1]
+    return -1, -1
+
+
+def files_in_memory(pid: int) -> set[str]:
+    """Return the files that a process has mapped so that what it writes to memory reaches them; none if it is gone."""
+    with suppress(OSError):
+        return {mapping.path for mapping in _mappings(pid) if mapping.is_written_back and mapping.path.startswith("/")}
+    return set()
 
 
 def renamed_to(stop: Stop) -> str:
@@ -98,12 +114,20 @@ def _below(stop: Stop, descriptor: int, address: int) -> str:
     return os.path.normpath(os.path.join(folder, _text(stop, address)))
 
 
-def _mappings(pid: int) -> Iterator[tuple[int, int, str]]:
+class _Mapping(NamedTuple):
+    addresses: range
+    # Whether it is shared and may be written to.
+    is_written_back: bool
+    offset_bytes: int
+    path: str
+
+
+def _mappings(pid: int) -> Iterator[_Mapping]:
     with open(f"/proc/{pid}/maps") as file:
         for line in file:
-            span, _, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+            span, rights, offset, _, _, *path = line.rstrip("\n").split(maxsplit=5)
             first, last = (int(address, 16) for address in span.split("-"))
-            yield first, last, path[0] if path else ""
+            yield _Mapping(range(first, last), {"w", "s"} <= {*rights}, int(offset, 16), path[0] if path else "")
 
 
 def _link(stop: Stop, name: str) -> str:

@@ -209,6 +209,8 @@ class _Supervision:
         if name is CallName.WRITE and offset < 0:
             offset = stopped.position(stop)
         length = stopped.length_bytes(stop) if name is CallName.WRITE else -1
+        if stop.number == _MSYNC:
+            offset, length = stopped.mapped_part(stop)
         return Call(name, role, offset, path, length, stopped.renamed_to(stop), stop.pid, stopped.program(stop))
 
 

@@ -22,7 +22,8 @@ def calls(*told: SeenCall) -> list[SeenCall]:
 
 
 def call(name: str, path: str, *, number: int = 1, phase: str = "commit", **more: object) -> SeenCall:
-    return replace(BLANK, name=name, path=path, number=number, phase=phase, role=path, **more)  # type: ignore[arg-type]
+    blank = BLANK if name == "write" else replace(BLANK, offset_bytes=-1, length_bytes=-1)
+    return replace(blank, name=name, path=path, number=number, phase=phase, role=path, **more)  # type: ignore[arg-type]
 
 
 def data(path: str, offset: int = 0, length: int = 4096) -> NamedWrite:
@@ -257,3 +258,20 @@ def test_data_that_no_call_wrote_is_blamed_on_none_and_that_is_known() -> None:
     assert "truncate" == only(blame_calls([data("db", 8192)], seen, Until(1))).call.name
     assert not has_unseen([data("log")], calls(call("write", "log", number=5, phase="acked")))
     assert not has_unseen([data("db", 16384)], [])
+
+
+def test_data_of_a_mapped_file_is_blamed_on_memory_and_a_sync_of_another_part_is_none() -> None:
+    first = call("write", "db", number=0, phase="acked")
+    part = call("sync", "db", offset_bytes=4096, length_bytes=100)
+    seen = calls(
+        first, call("map", "db"), part, call("map", "db", number=2), replace(part, number=2),
+        call("write", "log", number=3),
+    )  # fmt: skip
+    # What a call once wrote there is not what was lost.
+    blame = only(blame_calls([data("db", 8192)], seen, Until(2)))
+    assert ("map", 2, "db", None) == (blame.call.name, blame.call.number, blame.missing, blame.sync)
+    # The kernel syncs whole pages.
+    blame = only(blame_calls([data("db", 4096 + 100)], seen, Until(2)))
+    assert "" == blame.missing
+    assert ["db"] == [unsynced.missing for unsynced in unsynced_files(seen, 2)]
+    assert not has_unseen([data("db", 8192)], seen)

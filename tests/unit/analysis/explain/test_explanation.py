@@ -139,7 +139,7 @@ def test_a_loss_that_supervision_alone_hides_is_blamed_on_no_missing_sync(
 
 def test_a_write_that_no_call_made_is_not_said_to_be_beyond_the_help_of_syncs(tmp_path: Path) -> None:
     found, _ = explained(tmp_path, calls=(replace(WRITE, name="sync", offset_bytes=-1),), helps=False)
-    assert "No call that is seen wrote it: mapped memory" in paragraph(found)
+    assert "No call that is seen wrote it: AIO" in paragraph(found)
     assert "No sync mends it" not in paragraph(found)
     assert "This is a guess: with a sync of everything added" in paragraph(found)
 
@@ -149,6 +149,7 @@ def test_nothing_is_guessed_after_the_deadline(tmp_path: Path, monkeypatch: pyte
     found, run = explained(tmp_path, helps=False)
     assert [("table",)] == run.asked
     assert "This is a guess: with a sync of table added" in paragraph(found)
+    assert "Time ran out before other syncs were tried." in paragraph(found)
     sync = replace(WRITE, name="sync", offset_bytes=-1)
     found, run = explained(tmp_path, calls=(WRITE, sync))
     assert [] == run.asked
@@ -214,6 +215,20 @@ def test_a_file_that_was_not_synced_by_then_is_named_only_if_a_sync_of_it_helps_
     assert ("What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)) is is_named
     assert ("A sync of table followed and did not help" in paragraph(found)) is not is_named
     assert [("log",), *([] if is_named else [("*",)])] == run.asked
+
+
+def test_a_sync_that_seems_to_help_is_the_guess_in_place_of_one_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only one state is judged afterwards, so that it is not broken may well be chance.
+    monkeypatch.setattr(checks, "_CHANCE_OF_GUESS_MAX", 0.5)
+    other, sync = replace(WRITE, path="log", number=1), replace(WRITE, name="sync", offset_bytes=-1)
+    found, run = explained(tmp_path, calls=(other, WRITE, sync))
+    assert [("log",), ("*",)] == run.asked
+    assert not found.is_proven
+    assert "What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)
+    assert "This is a guess: with a sync of log added, 0 of 1 contents show this" in paragraph(found)
+    assert any("with a sync of everything added, 0 of 1" in line for line in minimal_list(found))
 
 
 def test_a_check_of_few_states_afterwards_proves_nothing() -> None:
