@@ -167,7 +167,6 @@ def run(
     from rig.contract.devices import device_named
     from rig.front import selection
     from rig.front.explaining import explain_worst
-    from rig.front.rehearsal import void_if_it_never_opens
     from rig.front.verbs.doctor import require_runs
     from rig.planning import matrix
 
@@ -193,8 +192,6 @@ def run(
         chosen, wanted, run_dir, build=build, added=added, jobs=jobs, workers=workers or 0, dask=dask or "",
         shard=shard, retries=retries, fails=outputs.end_of(fail_fast), patterns=None if program else scenarios,
     )  # fmt: skip
-    if program and build:
-        void_if_it_never_opens(target, chosen, build)
     if explain and not shard:
         explain_worst(target, wanted.exposure_min, build)
     sys.exit(conclude_shard(target, shard) if shard else conclude(target, wanted.exposure_min, outputs))

@@ -45,7 +45,9 @@ def measure(
     """
     from rig.campaign import campaign
     from rig.campaign.executors.cluster import ROOM, Cluster, connection
+    from rig.engines import load
     from rig.front.progress import show
+    from rig.front.rehearsal import void_if_it_never_opens
     from rig.machines.guests import guests
     from rig.shards import definition_of, split
 
@@ -72,6 +74,8 @@ def measure(
                 break
             progress.says(f"measured again: {', '.join(scenario.id for scenario in again)}")
             measure_all(again)
+        if build and load(chosen[0].engine_module).own_driver:
+            void_if_it_never_opens(target, own, build, progress.says)
     return target
 
 

@@ -182,7 +182,7 @@ def judge_disk(disk: str, site: Site) -> Finding:
     files = filecontent.digest(mounts.MOUNT_POINT)
     judge = Judge()
     judge.assign(site)
-    with bootid.shown("after the cut"):
+    with bootid.new_boot("after the cut"):
         finding = judge.unmount(replace(judge.judge(), files=files))
         judge.kill()
     return finding

@@ -158,7 +158,7 @@ class Verifier:
         life = f"life {2 + len(self._site.orders.lives)}"
         with (
             recovery.record(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made,
-            bootid.shown(life),
+            bootid.new_boot(life),
         ):
             site = replace(self._site, device=made.node, later_count=later_count)
             judged = partial(self._live, site) if later_count else self._judge_and_sync

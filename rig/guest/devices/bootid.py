@@ -19,7 +19,7 @@ _MS_BIND, _MNT_DETACH = 1 << 12, 2
 
 
 @contextmanager
-def shown(life: str) -> Iterator[None]:
+def new_boot(life: str) -> Iterator[None]:
     """Show all programs the boot id of a life, made from its name, for the length of a block."""
     digits = hashlib.blake2b(life.encode(), digest_size=16).hexdigest()
     _FILE.write_text(f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}\n")
