@@ -131,14 +131,16 @@ def has_unseen(writes: Sequence[NamedWrite], calls: Sequence[SeenCall]) -> bool:
 def unsynced_files(calls: Sequence[SeenCall], transaction: int) -> list[Blame]:
     """Return the last write to each file that no sync of the file followed in time.
 
-    First come files that a transaction's commit left unsynced, then files that were unsynced when the next one began.
+    First come files that a transaction's commit left unsynced, then files that were unsynced when the next one began,
+    and last those that are mapped into memory, because nobody knows whether something was written there.
     """
     own = [(rank, call.phase in _COMMITS) for rank, call in enumerate(calls) if call.number == transaction]
     commits = [rank for rank, is_commit in own if is_commit]
     if not commits:
         return []
     by_path = _unsynced_by_path(calls[: own[-1][0] + 1])
-    return list((_unsynced_by_path(calls[: commits[-1] + 1]) | by_path).values())
+    blames = (_unsynced_by_path(calls[: commits[-1] + 1]) | by_path).values()
+    return sorted(blames, key=lambda blame: blame.call.name == CallName.MAP)
 
 
 def _unsynced_by_path(calls: Sequence[SeenCall]) -> dict[str, Blame]:

@@ -186,7 +186,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
             f"Disk {DiskLetter.A} has the files, and disk {DiskLetter.B} the journal."
         )
     if not explanation.has_syncs:
-        yield "The workload makes no sync call at all (O_SYNC, O_DSYNC and io_uring are not seen)."
+        yield "The workload makes no sync call at all (RWF_DSYNC and io_uring are not seen)."
     sets = explanation.lost
     if not sets or not sets[0]:
         yield "No write that the disk had was lost: what is missing had not reached the disk."

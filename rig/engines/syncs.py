@@ -60,6 +60,8 @@ class Call:
     new_path: str = ""
     thread: int = 0
     program: str = ""
+    # Whether it is a write to a file that was opened with O_SYNC or O_DSYNC.
+    is_synced: bool = False
 
     def __str__(self) -> str:
         place = f" at {self.offset_bytes}" if self.offset_bytes >= 0 else ""

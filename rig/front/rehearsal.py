@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rig.store import Run
 
 _KEPT, _INCONCLUSIVE = 0, 3
-_UNSEEN = "the rig sees no sync through O_SYNC, O_DSYNC or io_uring"
+_UNSEEN = "the rig sees no sync through RWF_DSYNC or io_uring"
 # How a recovery fails that would fail without a cut too.
 _NOT_OPENED = {VerdictKind.UNOPENABLE, VerdictKind.DIED, VerdictKind.STUCK, VerdictKind.OUT_OF_MEMORY}
 # The steps without which nothing can be measured; the others are for faults that let a program work on.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rig.contract.calls import SeenCall
@@ -56,6 +56,10 @@ class Teller:
                     self._stacks.pop(call.thread, ()),
                 )
             )  # fmt: skip
+            if call.is_synced:
+                self.calls.append(
+                    replace(self.calls[-1], name=CallName.SYNC, offset_bytes=-1, length_bytes=-1, stack=())
+                )
         return Action.CARRY_OUT
 
     def _note_mapped(self, place: WorkloadPosition, call: Call, *, is_telling: bool) -> None:

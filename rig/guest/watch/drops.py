@@ -1,8 +1,9 @@
 """Run a workload in which one kind of sync, or every sync, returns success without effect, as if it were left out.
 
 All syncs are dropped for an engine whose transactions are its own, because nothing can be preloaded into a program that
-may be static. Otherwise the shim `drop-wal-commit`, for example, drops every sync that the engine's rules name
-`wal-commit`, from the end of the setup on. In place of each the log gets a mark `drop-N-T` for transaction N.
+may be static; then files are also opened without O_SYNC and O_DSYNC. Otherwise the shim `drop-wal-commit`, for example,
+drops every sync that the engine's rules name `wal-commit`, from the end of the setup on. In place of each the log gets
+a mark `drop-N-T` for transaction N.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def run(site: Site) -> dict[str, Any]:
 
         send(workload.run(site, mark))
 
-    ending = supervise(site, body, watch, writes=bool(dropped), limits=limits_of(site))
+    ending = supervise(site, body, watch, writes=bool(dropped), unsynced=not dropped, limits=limits_of(site))
     ending.require("the workload")
     (facts,) = ending.messages
     if dropped and not watch.count:

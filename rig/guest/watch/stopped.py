@@ -78,6 +78,22 @@ def makes_file(stop: Stop, path: str) -> bool:
     return (at is None or bool(stop.arguments[at] & _CREATE)) and not os.path.lexists(path)
 
 
+def open_without(flags: int, stop: Stop, path: str) -> int:
+    """Open a file as a call would, but without some flags; return the descriptor. Raise OSError as it would fail."""
+    at = _FLAGS_AT[stop.number]
+    assert at is not None
+    umask = os.umask(int(_status(stop)["Umask"], 8))
+    try:
+        return os.open(path, stop.arguments[at] & ~flags & 0xFFFFFFFF, stop.arguments[at + 1] & 0o7777)
+    finally:
+        os.umask(umask)
+
+
+def _status(stop: Stop) -> dict[str, str]:
+    lines = Path(f"/proc/{stop.pid}/status").read_text().splitlines()
+    return {name: fact.strip() for name, _, fact in (line.partition(":") for line in lines)}
+
+
 def length_bytes(stop: Stop) -> int:
     """Return how much a call writes; -1 if it writes nothing, or if that cannot be read."""
     if stop.number in _LENGTH_AT:
@@ -94,12 +110,24 @@ def length_bytes(stop: Stop) -> int:
 def position(stop: Stop) -> int:
     """Return where the descriptor in the first argument writes next; -1 if it has no position."""
     with suppress(OSError, ValueError, IndexError):
-        lines = Path(f"/proc/{stop.pid}/fdinfo/{_signed_number(stop.arguments[0])}").read_text().splitlines()
-        known = dict(line.split(":", 1) for line in lines[:2])
-        if int(known["flags"], 8) & os.O_APPEND:
+        position, flags = _position_and_flags(stop)
+        if flags & os.O_APPEND:
             return os.stat(f"/proc/{stop.pid}/fd/{_signed_number(stop.arguments[0])}").st_size
-        return int(known["pos"])
+        return position
     return -1
+
+
+def is_synced(stop: Stop) -> bool:
+    """Return whether each write to the descriptor in the first argument is also a sync."""
+    with suppress(OSError, ValueError, IndexError):
+        return bool(_position_and_flags(stop)[1] & os.O_DSYNC)
+    return False
+
+
+def _position_and_flags(stop: Stop) -> tuple[int, int]:
+    lines = Path(f"/proc/{stop.pid}/fdinfo/{_signed_number(stop.arguments[0])}").read_text().splitlines()
+    known = dict(line.split(":", 1) for line in lines[:2])
+    return int(known["pos"]), int(known["flags"], 8)
 
 
 def program(stop: Stop) -> str:

@@ -10,6 +10,7 @@ Only one of the two processes runs at a time, so on one vCPU under icount every 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -101,6 +102,7 @@ def supervise(
     *,
     writes: bool = True,
     details: bool = False,
+    unsynced: bool = False,
     interrupts: Callable[[WorkloadPosition, Call], bool] = lambda _place, _call: False,
     limits: Limits = OF_A_WORKLOAD,
 ) -> Ending:
@@ -108,7 +110,8 @@ def supervise(
 
     Without `writes` the fork does not stop before writes. That is faster, but syncs that are named after what was
     written lose their names. With `details` the fork also stops before it makes a file, and each call has its length,
-    its place in the file and its thread; reading them takes time. A fork that the watch killed has ended well.
+    its place in the file and its thread; reading them takes time. A fork that the watch killed has ended well. With
+    `unsynced` files of the workload are opened without O_SYNC and O_DSYNC, whatever it asks for.
 
     `interrupts` may interrupt the thread of a call, and then says so: the thread makes the call again and stops again.
     """
@@ -119,7 +122,7 @@ def supervise(
     ours, theirs = socket.socketpair()
 
     def listen(send: Send) -> None:
-        listener = seccomp.install(numbers | {_TELL})
+        listener = seccomp.install(numbers | {_TELL}, _OPENING if unsynced else {})
         socket.send_fds(theirs, [b"\0"], [listener])
         os.close(listener)
         body(send)
@@ -166,6 +169,9 @@ class _Supervision:
         """Decide on each stop until the workload has ended or exceeds its limits; return whether it was killed here."""
         was_killed = False
         for stop in listener.stops(fork.look, fork.limits.look_s):
+            if stop.number in _OPENING and not self._details:
+                self._open(stop, listener)
+                continue
             action = self._on_move(stop) if stop.number == _TELL else self._on_call(stop)
             if action is None:
                 continue
@@ -181,6 +187,21 @@ class _Supervision:
             else:
                 listener.carry_out(stop)
         return was_killed
+
+    def _open(self, stop: Stop, listener: Listener) -> None:
+        """Open a file of the workload in its place, so that writes to it are not synced."""
+        path = _STOPPING[stop.number][1](stop)
+        if not path.startswith(f"{self._directory}/"):
+            listener.carry_out(stop)
+            return
+        argument, _ = _OPENING[stop.number]
+        try:
+            descriptor = stopped.open_without(os.O_SYNC, stop, path)
+        except OSError as error:
+            listener.refuse(stop, error.errno or errno.EIO)
+            return
+        listener.give(stop, descriptor, closes_on_exec=bool(stop.arguments[argument] & os.O_CLOEXEC))
+        os.close(descriptor)
 
     def _on_move(self, stop: Stop) -> Action:
         self._place = WorkloadPosition(_PHASES[stop.arguments[0]], stop.arguments[1])
@@ -211,7 +232,9 @@ class _Supervision:
         length = stopped.length_bytes(stop) if name is CallName.WRITE else -1
         if stop.number == _MSYNC:
             offset, length = stopped.mapped_part(stop)
-        return Call(name, role, offset, path, length, stopped.renamed_to(stop), stop.pid, stopped.program(stop))
+        is_synced = name is CallName.WRITE and stopped.is_synced(stop)
+        new_path, program = stopped.renamed_to(stop), stopped.program(stop)
+        return Call(name, role, offset, path, length, new_path, stop.pid, program, is_synced)
 
 
 _PathOf = Callable[[Stop], str]
@@ -245,3 +268,5 @@ _CREATING: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     258: (CallName.CREATE, stopped.of_path_at, None),  # mkdirat
 }
 _STOPPING = {**_SUPERVISED, **_CREATING}
+# Calls that open a file with flags: the argument with them, and the one that makes a write a sync. O_SYNC has it too.
+_OPENING: Mapping[int, tuple[int, int]] = {2: (1, os.O_DSYNC), 257: (2, os.O_DSYNC)}
