@@ -61,9 +61,7 @@ class Run:
         """Make a run directory, or take one with the same definition; raise StoreError if it holds another run."""
         if (folder / "manifest.json").exists():
             run = cls.open(folder)
-            stored, wanted = run.definition, json.loads(json.dumps({"format": _FORMAT, **definition}))
-            differing = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
-            if differing:
+            if differing := run.differing(definition):
                 raise StoreError(
                     f"{folder} holds another run (it differs in {', '.join(differing)}); name another folder"
                 )
@@ -76,6 +74,11 @@ class Run:
         text = json.dumps({"format": _FORMAT, **definition}, indent=1)
         atomic_write(folder / "manifest.json", text.encode())
         return cls.open(folder)
+
+    def differing(self, definition: Mapping[str, Any]) -> list[str]:
+        """Return the keys in which the definition of this run and another one differ, sorted."""
+        stored, wanted = self.definition, json.loads(json.dumps({"format": _FORMAT, **definition}))
+        return sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
 
     @classmethod
     def open(cls, folder: Path) -> Run:

@@ -107,11 +107,11 @@ class Row:
 
     @property
     def result_text(self) -> str:
-        """Return the result as it is shown; a promise broken on purpose by a shim is marked as a control."""
+        """Return the result as it is shown; that of a shim that is to break the promise is marked as a control."""
         if is_mutant(self.outcome.scenario):
             return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
-        if self.is_sabotaged and self.judgement.result is Result.BROKEN:
-            return "broken (control)"
+        if self.is_sabotaged and self.judgement.result is not Result.NOT_JUDGED:
+            return f"{self.judgement.result} (control)"
         if self.judgement.result is Result.NOT_JUDGED and not self.is_withheld:
             return "nothing promised"
         return self.judgement.result.value
@@ -146,7 +146,9 @@ def judge(outcome: Outcome, promise: Promise | None, exposure_min: int) -> Judge
         return Judgement(Result.INCONCLUSIVE, (unknown, *shown), (), (unknown,))
     compared = compare(outcome.measured)
     plan = outcome.measured.plan
-    notes = (note_on_shown(outcome, promise), steps_text(outcome), _note_on_repetition(outcome))
+    notes = (
+        note_on_shown(outcome, promise), steps_text(outcome), _note_on_repetition(outcome), _note_on_recoveries(outcome)
+    )  # fmt: skip
     shown = (*shown, *filter(None, (_uncut(plan), plan.emulated_because, compared.note, *notes)))
     broken_by = worst_first(verdict for verdict in outcome.measured.verdicts if violates(promise, verdict))
     if broken_by:
@@ -186,7 +188,21 @@ def _is_own(scenario: Scenario) -> bool:
 def _note_on_repetition(outcome: Outcome) -> str:
     if outcome.measured.recording.reproduced is not False or not _is_own(outcome.scenario):
         return ""
-    return "the program does not repeat, so a new run has other states; each recording proves its own states"
+    return (
+        "its two recordings differ, because the program does not repeat or the host was busy; a new run has other "
+        "states, and each recording proves its own"
+    )
+
+
+def _note_on_recoveries(outcome: Outcome) -> str:
+    """Return how many recoveries or later lives were cut, and how many states came amid their work; empty for none."""
+    spec, plan = SPECS[outcome.scenario.fault], outcome.measured.plan
+    if not spec.cuts_recovery:
+        return ""
+    what, amid = ("later lives", "one had acknowledged a transaction") if spec.later_count else (
+        "recoveries", "one had begun to write to the files"
+    )  # fmt: skip
+    return f"{plan.recovery_count} {what} were recorded and cut; in {plan.inside_count} states {amid}"
 
 
 def _uncut(plan: PlanFacts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +131,15 @@ def _definition(chosen: list[Scenario], profile: Profile, templates: dict[str, M
     }
 
 
+def _say_why_not(folder: Path, definition: dict[str, Any], progress: Progress) -> None:
+    """Say that a stopped run is not resumed if only its machines differ: the cache may have dropped them."""
+    from rig.store import Run
+
+    with suppress(StoreError):
+        if not (folder / REPORT).exists() and Run.open(folder).differing(definition) == ["templates"]:
+            progress.says(f"the stopped run in {folder} is not resumed: its machines are gone from the cache")
+
+
 def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Progress) -> Run:
     from datetime import datetime
 
@@ -142,6 +151,7 @@ def _target_run(run_dir: Path | None, definition: dict[str, Any], progress: Prog
         try:
             run = Run.create(folder, definition)
         except StoreError:
+            _say_why_not(folder, definition, progress)
             continue
         if not (folder / REPORT).exists():
             progress.says(f"resuming the stopped run in {folder}")

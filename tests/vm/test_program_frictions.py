@@ -152,7 +152,10 @@ def test_a_jvm_program_with_racing_threads_is_recorded_twice_and_judged(
     name = row.outcome.scenario.id
     assert any(f"recording {name} again, to see that it repeats: 2 of at most 2" in line for line in sayings.lines)
     assert f"{name} does not repeat: its 2 recordings differ; the last one is cut" in sayings.lines
-    note = "the program does not repeat, so a new run has other states; each recording proves its own states"
+    note = (
+        "its two recordings differ, because the program does not repeat or the host was busy; a new run has other "
+        "states, and each recording proves its own"
+    )
     assert note in row.judgement.reasons
 
 
