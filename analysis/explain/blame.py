@@ -21,7 +21,7 @@ from rig.engines.syncs import CallName, pattern_of
 from rig.filesystems.roles import ChangeKind, FileChange
 
 _COMMITS = {"commit", "committed"}
-_WRITES = {CallName.WRITE, CallName.TRUNCATE}
+_WRITES = {CallName.WRITE, CallName.TRUNCATE, CallName.ALLOCATE}
 _PAGE_BYTES = 4096
 # What a block changes about a file -> the calls that do so.
 _CAUSES = {
@@ -31,7 +31,7 @@ _CAUSES = {
     ChangeKind.REMOVED: {CallName.UNLINK},
     ChangeKind.SIZE: _WRITES,
     ChangeKind.BLOCKS: _WRITES,
-    ChangeKind.DATA: _WRITES,
+    ChangeKind.DATA: {CallName.WRITE, CallName.TRUNCATE},
 }
 
 

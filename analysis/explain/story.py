@@ -280,10 +280,10 @@ def _when(call: SeenCall) -> str:
 
 def call_text(call: SeenCall) -> str:
     """Return a call as a programmer would write it."""
-    if call.name == CallName.WRITE:
+    if call.name in {CallName.WRITE, CallName.ALLOCATE}:
         size = f", {call.length_bytes} bytes" if call.length_bytes >= 0 else ""
         place = f" at {call.offset_bytes}" if call.offset_bytes >= 0 else ""
-        return f"write({call.path}{size}{place})"
+        return f"{call.name}({call.path}{size}{place})"
     if call.name == CallName.RENAME:
         return f"rename({call.path}, {call.new_path})"
     if call.name == CallName.TRUNCATE:

@@ -22,6 +22,8 @@ class CallName(StrEnum):
     WRITEBACK = "writeback"
     WRITE = "write"
     TRUNCATE = "truncate"
+    # Gives a file blocks, and a size that has room for them.
+    ALLOCATE = "fallocate"
     UNLINK = "unlink"
     RENAME = "rename"
     # Makes a file or a directory.

@@ -22,7 +22,7 @@ from rig.guest.watch.calls import body_of
 from rig.guest.watch.stopped import files_in_memory
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise
 
-_WRITES = {CallName.WRITE, CallName.TRUNCATE}
+_WRITES = {CallName.WRITE, CallName.TRUNCATE, CallName.ALLOCATE}
 _OF_NAMES = {CallName.CREATE, CallName.UNLINK, CallName.RENAME}
 
 

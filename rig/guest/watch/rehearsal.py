@@ -33,7 +33,7 @@ _FOLDER = Path("/run/rehearsal")
 # As many times the limit for one crash state: its user looks on, and a busy host may give a machine a fraction of a
 # processor, which its clock does not show.
 _PATIENCE = 4
-_CHANGES = (CallName.WRITE, CallName.TRUNCATE, CallName.MAP)
+_CHANGES = (CallName.WRITE, CallName.TRUNCATE, CallName.ALLOCATE, CallName.MAP)
 
 
 def steps(orders: Orders, folder: Path = _FOLDER, *, is_confined: bool = True) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ _CREATE = os.O_CREAT
 # struct iovec; the kernel takes at most this many.
 _VECTOR, _VECTORS_MAX = struct.Struct("<QQ"), 1024
 # Number on x86-64 -> the argument with the length of what is written.
-_LENGTH_AT = {1: 2, 18: 2}
+_LENGTH_AT = {1: 2, 18: 2, 285: 3}
 # The same for a list of buffers: the argument with the list, the next has its length.
 _VECTORS_AT = {20: 1, 296: 1, 328: 1}
 # Calls that may make a file: the argument with the flags; None if they always do.

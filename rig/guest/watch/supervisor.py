@@ -48,6 +48,8 @@ class WorkloadPhase(StrEnum):
 _PHASES = tuple(WorkloadPhase)
 # Without MS_SYNC this starts writeback, or does nothing at all.
 _MSYNC, _MS_SYNC = 26, 4
+# With this mode the size stays as it is.
+_FALLOCATE, _KEEP_SIZE = 285, 1
 # The marks that begin a phase.
 _PHASE_OF = {
     "setup": WorkloadPhase.ACKED,
@@ -229,7 +231,9 @@ class _Supervision:
             return Call(name, role, offset, path)
         if name is CallName.WRITE and offset < 0:
             offset = stopped.position(stop)
-        length = stopped.length_bytes(stop) if name is CallName.WRITE else -1
+        if stop.number == _FALLOCATE and stop.arguments[1] & _KEEP_SIZE:
+            offset = -1
+        length = stopped.length_bytes(stop)
         if stop.number == _MSYNC:
             offset, length = stopped.mapped_part(stop)
         is_synced = name is CallName.WRITE and stopped.is_synced(stop)
@@ -266,6 +270,7 @@ _CREATING: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     257: (CallName.CREATE, stopped.of_path_at, None),  # openat
     83: (CallName.CREATE, stopped.of_path, None),  # mkdir
     258: (CallName.CREATE, stopped.of_path_at, None),  # mkdirat
+    _FALLOCATE: (CallName.ALLOCATE, stopped.of_descriptor, 2),  # fallocate
 }
 _STOPPING = {**_SUPERVISED, **_CREATING}
 # Calls that open a file with flags: the argument with them, and the one that makes a write a sync. O_SYNC has it too.

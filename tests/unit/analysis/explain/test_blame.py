@@ -163,6 +163,16 @@ def test_a_block_with_a_new_size_is_blamed_on_the_call_that_makes_it_if_there_is
     assert offset == only(blame_calls([block(change)], seen, Until(1))).call.offset_bytes
 
 
+def test_a_size_that_was_given_in_advance_is_blamed_on_that_call_and_data_is_not() -> None:
+    seen = calls(
+        call("write", "db", length_bytes=696), call("fallocate", "db", offset_bytes=696, length_bytes=429_384),
+        call("write", "db", offset_bytes=4, length_bytes=8),
+    )  # fmt: skip
+    blame = only(blame_calls([block(FileChange(ChangeKind.SIZE, "db", "", 430_080))], seen, Until(1)))
+    assert ("fallocate", "db") == (blame.call.name, blame.missing)
+    assert has_unseen([data("db", 16384)], seen)
+
+
 def test_calls_that_the_workload_had_not_come_to_or_makes_at_its_end_are_not_blamed() -> None:
     seen = calls(
         call("write", "log", offset_bytes=1), call("write", "log", phase="acked", offset_bytes=2),

@@ -33,6 +33,7 @@ def _store(folder: Path) -> None:
         memory.flush(mmap.PAGESIZE, mmap.PAGESIZE)
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
         os.write(log, b"12")
+        os.posix_fallocate(log, 2, 100)
         tell("committed-1")
         tell("ack-1")
 
@@ -45,6 +46,7 @@ def test_mapped_memory_the_part_of_it_that_is_synced_and_writes_that_are_syncs_a
     assert [
         (CallName.MAP, "db", -1, -1), (CallName.SYNC, "db", mmap.PAGESIZE, mmap.PAGESIZE),
         (CallName.CREATE, "log", -1, -1), (CallName.WRITE, "log", 0, 2), (CallName.SYNC, "log", -1, -1),
+        (CallName.ALLOCATE, "log", 2, 100),
     ] == told  # fmt: skip
 
 
