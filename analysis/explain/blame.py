@@ -106,7 +106,7 @@ def blame_calls(
     for write in writes:
         causes = [(change, _choice(change, calls, ranks, reliant)) for change, ranks in _causes(write, calls, until)]
         own = [cause for cause in causes if calls[cause[1]].number == transaction]
-        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes) if write.path else range(0)
+        span = range(write.file_offset_bytes, write.file_offset_bytes + write.length_bytes) if write.path else None
         for change, index in own or causes[:1]:
             blame = _blame(change, calls, index, reliant, span)
             blames.setdefault((blame.call.name, blame.call.path, blame.call.offset_bytes), blame)
@@ -147,7 +147,8 @@ def _unsynced_by_path(calls: Sequence[SeenCall]) -> dict[str, Blame]:
     blames: dict[str, Blame] = {}
     for call in calls:
         if call.name == CallName.SYNC:
-            blames = {path: blame for path, blame in blames.items() if not _is_synced_by(call, path)}
+            # A sync of a part (msync) leaves the rest.
+            blames = {path: blame for path, blame in blames.items() if not _is_synced_by(call, path, range(0))}
         elif call.name == CallName.RENAME:
             moved, _ = blames.pop(call.path, None), blames.pop(call.new_path, None)
             blames |= {call.new_path: moved} if moved else {}
@@ -243,7 +244,7 @@ def _choice(change: FileChange | None, calls: Sequence[SeenCall], ranks: Sequenc
     return ranks[-1]
 
 
-def _syncs(calls: Sequence[SeenCall], path: str, span: range = range(0)) -> list[SeenCall]:
+def _syncs(calls: Sequence[SeenCall], path: str, span: range | None = None) -> list[SeenCall]:
     """Return the syncs of a file, or of a part that has a byte of a span, also under the names that the file gets."""
     syncs = []
     for call in calls:
@@ -254,9 +255,12 @@ def _syncs(calls: Sequence[SeenCall], path: str, span: range = range(0)) -> list
     return syncs
 
 
-def _is_synced_by(call: SeenCall, path: str, span: range = range(0)) -> bool:
-    """Return whether a sync is of a file or of everything; of a part (msync), whether that has a byte of a span."""
-    if call.path not in {path, ""} or call.length_bytes < 0:
+def _is_synced_by(call: SeenCall, path: str, span: range | None) -> bool:
+    """Return whether a sync is of a file or of everything; of a part (msync), whether that has a byte of a span.
+
+    Without a span it is about what the file system knows of the file, which a sync of any part makes durable.
+    """
+    if call.path not in {path, ""} or call.length_bytes < 0 or span is None:
         return call.path in {path, ""}
     end_bytes = -(-(call.offset_bytes + call.length_bytes) // _PAGE_BYTES) * _PAGE_BYTES
     return call.offset_bytes < span.stop and end_bytes > span.start
@@ -281,7 +285,7 @@ def _writes_to(call: SeenCall, path: str, span: range) -> bool:
 
 
 def _blame(
-    change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int], span: range = range(0)
+    change: FileChange | None, calls: Sequence[SeenCall], index: int, reliant: Sequence[int], span: range | None = None
 ) -> Blame:
     call = calls[index]
     path = _path_to_sync(call, change)

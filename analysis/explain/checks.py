@@ -164,6 +164,8 @@ class StoryChecker:
             if check.helps:
                 return (other,), (check,)
             checks = (*checks, check)
+            if not check.broken_before:
+                break
             hopeful += [(other, check)] if check.is_gone and check.chance <= _CHANCE_OF_GUESS_MAX else []
         if time.monotonic() <= self.deadline_s and all(check.broken_before for check in checks):
             checks = (*checks, self._check((ADD_EVERYTHING,), has_witness=False))

@@ -307,7 +307,8 @@ def _check_sentence(explanation: Explanation) -> str:
             else "at what is written, and in which order"
         )
         return f"No sync mends it: {check_text(last)}. Look {hint}."
-    more = " Time ran out before other syncs were tried." if explanation.is_cut_short else ""
+    has_all = any(check.added == (ADD_EVERYTHING,) for check in explanation.checks)
+    more = " Time ran out before other syncs were tried." if explanation.is_cut_short and not has_all else ""
     return f"This is a guess: {check_text(last)}.{more}"
 
 
