@@ -111,19 +111,27 @@ class StoryCheck:
         return self.is_gone and is_enough and (self.has_witness or self.chance <= _CHANCE_MAX)
 
     @property
+    def helps_in_part(self) -> bool:
+        """Whether fewer show the same once the syncs are there, by more than chance, but some do."""
+        return not self.failure and self.broken_after > 0 and self.chance <= _CHANCE_MAX
+
+    @property
     def is_gone(self) -> bool:
         """Whether nothing shows the same any more, be it by chance."""
         return not self.failure and self.broken_before > 0 and self.broken_after == 0 < self.count_after
 
     @property
     def chance(self) -> float:
-        """Return how likely it is that all that is broken is among what was judged before, if syncs change nothing.
+        """Return how likely it is that so little of what is broken was judged afterwards, if syncs change nothing.
 
-        Fisher's exact test for none broken afterwards.
+        Fisher's exact test, one-sided.
         """
-        return math.comb(self.count_before, self.broken_before) / math.comb(
-            self.count_before + self.count_after, self.broken_before
+        broken = self.broken_before + self.broken_after
+        ways = (
+            math.comb(self.count_before, broken - after) * math.comb(self.count_after, after)
+            for after in range(self.broken_after + 1)
         )
+        return sum(ways) / math.comb(self.count_before + self.count_after, broken)
 
 
 @dataclass(frozen=True)

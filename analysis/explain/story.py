@@ -300,6 +300,9 @@ def _check_sentence(explanation: Explanation) -> str:
     if not explanation.checks:
         return "No sync was found to be missing, so this explanation was not checked."
     last = explanation.checks[-1]
+    if partial := [check for check in explanation.checks if check.helps_in_part]:
+        best = min(partial, key=lambda check: check.chance)
+        return f"A sync mends a part of it: {check_text(best)}. The rest is about what is written, and in which order."
     if last.added == (ADD_EVERYTHING,) and last.broken_after and not explanation.has_unseen:
         hint = (
             "at the file system and the device"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -248,6 +249,23 @@ def test_a_check_that_chance_may_explain_says_how_likely_that_is() -> None:
 def test_chance_is_that_of_drawing_all_broken_contents_from_those_before() -> None:
     assert pytest.approx(27 / 49) == StoryCheck(("log",), 1, 27, 0, 22).chance
     assert pytest.approx(1 / 286) == StoryCheck(("log",), 3, 3, 0, 10).chance
+    # Of eight broken ones among twenty, at most one among the eleven.
+    wanted = (math.comb(9, 8) + math.comb(9, 7) * 11) / math.comb(20, 8)
+    assert pytest.approx(wanted) == StoryCheck(("log",), 7, 9, 1, 11).chance
+    assert StoryCheck(("log",), 7, 9, 1, 11).helps_in_part
+    assert not StoryCheck(("log",), 4, 9, 4, 11).helps_in_part
+    assert not StoryCheck(("log",), 7, 9, 0, 11).helps_in_part
+    assert not StoryCheck(("log",), 0, 9, 0, 11).helps_in_part
+
+
+def test_a_sync_that_mends_most_of_it_is_not_said_to_mend_nothing(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, helps=False)
+    checks_made = (StoryCheck(("table",), 7, 9, 1, 11), StoryCheck(("*",), 7, 9, 1, 11))
+    text = paragraph(replace(found, checks=checks_made))
+    assert (
+        "A sync mends a part of it: with a sync of table added, 1 of 11 contents show this; without it, 7 of 9" in text
+    )
+    assert "No sync mends it" not in text
 
 
 def test_a_write_that_came_late_is_named_though_the_cut_had_not_seen_it(tmp_path: Path) -> None:
