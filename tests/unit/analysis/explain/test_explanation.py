@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from rig.analysis.explain.choices import Choices
 from rig.analysis.explain.drawing import svg
 from rig.analysis.explain.explanation import Explanation, explain
 from rig.analysis.explain.loss import Placed
-from rig.analysis.explain.story import Narrative, Telling, check_text, lines, markdown, minimal_list, page, paragraph
+from rig.analysis.explain.story import Narrative, Telling, lines, markdown, minimal_list, page, paragraph
 from rig.contract.calls import SeenCall
 from rig.contract.errors import EngineError
 from rig.contract.findings import Finding, FindingKind
@@ -230,32 +229,6 @@ def test_a_sync_that_seems_to_help_is_the_guess_in_place_of_one_that_does_not(
     assert "What is gone was written by write(log, 512 bytes at 1024)" in paragraph(found)
     assert "This is a guess: with a sync of log added, 0 of 1 contents show this" in paragraph(found)
     assert any("with a sync of everything added, 0 of 1" in line for line in minimal_list(found))
-
-
-def test_a_check_of_few_states_afterwards_proves_nothing() -> None:
-    assert not StoryCheck(("log",), 3, 9, 0, 0).helps
-    assert not StoryCheck(("log",), 3, 9, 0, 1).helps
-    assert StoryCheck(("log",), 3, 9, 0, 9).helps
-    assert not StoryCheck(("log",), 3, 9, 0, 9, has_witness=False).helps
-
-
-def test_a_check_that_chance_may_explain_says_how_likely_that_is() -> None:
-    assert check_text(StoryCheck(("log",), 1, 4, 0, 6)).endswith(
-        "without it, 1 of 4 (chance alone would do this in 40% of such checks)"
-    )
-    assert check_text(StoryCheck(("log",), 4, 6, 0, 7)).endswith("without it, 4 of 6")
-
-
-def test_chance_is_that_of_drawing_all_broken_contents_from_those_before() -> None:
-    assert pytest.approx(27 / 49) == StoryCheck(("log",), 1, 27, 0, 22).chance
-    assert pytest.approx(1 / 286) == StoryCheck(("log",), 3, 3, 0, 10).chance
-    # Of eight broken ones among twenty, at most one among the eleven.
-    wanted = (math.comb(9, 8) + math.comb(9, 7) * 11) / math.comb(20, 8)
-    assert pytest.approx(wanted) == StoryCheck(("log",), 7, 9, 1, 11).chance
-    assert StoryCheck(("log",), 7, 9, 1, 11).helps_in_part
-    assert not StoryCheck(("log",), 4, 9, 4, 11).helps_in_part
-    assert not StoryCheck(("log",), 7, 9, 0, 11).helps_in_part
-    assert not StoryCheck(("log",), 0, 9, 0, 11).helps_in_part
 
 
 def test_a_sync_that_mends_most_of_it_is_not_said_to_mend_nothing(tmp_path: Path) -> None:
