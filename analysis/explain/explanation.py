@@ -7,6 +7,7 @@ explanation whose check does not help says that it is a guess.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rig.analysis.explain.blame import Blame, Until, blame_calls, has_unseen, last_call_behind, unsynced_files
@@ -100,7 +101,7 @@ def explain(
     reliant = landed[0] if landed and not subject else ()
     writes = [write for each in lost for write in each]
     span = (subject or begin.number, max(subject, end.number))
-    calls = evidence.calls(span)
+    calls = _without_syncs_by_the_clock(evidence.calls(span), subject, writes, evidence.timeline)
     blames = tuple(blame_calls(writes, calls, until, reliant, begin, is_subject=bool(subject)))
     # Where nothing is ever synced, each file lacks a sync, and trying some of them leads nowhere.
     has_syncs = not calls or any(call.name == CallName.SYNC for call in calls)
@@ -117,6 +118,25 @@ def explain(
         evidence.scenario, evidence.facts, loss, lost, landed, blames, checks, drawn, landed_by, torn, evidence.untold,
         has_syncs, has_unseen(writes, calls), time.monotonic() > deadline_s,
     )  # fmt: skip
+
+
+def _without_syncs_by_the_clock(
+    calls: Sequence[SeenCall], transaction: int, lost: Sequence[NamedWrite], timeline: Timeline
+) -> Sequence[SeenCall]:
+    """Leave out what other threads sync in a transaction if what is lost was written after its acknowledgement.
+
+    A thread may sync once a second. The run in which the calls were seen takes longer, so such a sync falls into
+    another transaction there.
+    """
+    ack = next((moment.entry_index for moment in timeline.acks if moment.number == transaction), None)
+    entries = [write.atom.entry for write in lost]
+    own = {call.thread for call in calls if call.number == transaction and call.name == CallName.WRITE}
+    if ack is None or not entries or min(entries) < ack or not own:
+        return calls
+    return [
+        call for call in calls
+        if call.name != CallName.SYNC or call.number != transaction or call.thread in own
+    ]  # fmt: skip
 
 
 def _until(timeline: Timeline, entry: int) -> Until:

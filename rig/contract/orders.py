@@ -79,8 +79,7 @@ class Orders:
     # For a recovery: the transactions that had returned an error and were never acknowledged.
     failed: tuple[int, ...] = ()
     # Whether another process on the file system syncs a file of its own.
-    # The word of another process at work on the file system (`rig.contract.scenario.NEIGHBOURS`); empty for none.
-    neighbour: str = ""
+    has_neighbour: bool = False
     # How many transactions may be in flight at a time, for an engine that asks (`rig.engines.own.ClientsDriver`).
     client_count: int = 1
 

@@ -22,10 +22,9 @@ from rig.contract.orders import DROP_PREFIX, Orders, Processor, Shim
 # The workloads that ids do not name: one for databases, and one for engines with transactions of their own.
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
-# In place of the word of a tuning: another process on the file system syncs a file of its own, or writes back all that
-# is dirty; or the transactions of a user's program overlap, and the number of clients follows the word.
-NEIGHBOUR, WRITEBACK, CLIENTS = "neighbour", "writeback", "clients"
-NEIGHBOURS = (NEIGHBOUR, WRITEBACK)
+# In place of the word of a tuning: another process on the file system syncs a file of its own; or the transactions of a
+# user's program overlap, and the number of clients follows the word.
+NEIGHBOUR, CLIENTS = "neighbour", "clients"
 
 
 def is_default(workload: str) -> bool:
@@ -142,7 +141,7 @@ class Scenario:
             injection=SPECS[self.fault].injection,
             seed=self.seed,
             processor=self.processor,
-            neighbour=self.tuned if self.tuned in NEIGHBOURS else "",
+            has_neighbour=self.tuned == NEIGHBOUR,
             client_count=self.workload.client_count,
         )
 
@@ -163,7 +162,7 @@ class Scenario:
         # Only the first life is recorded here, and what fails is seen only then.
         del message["lives"], message["failed"]
         # As keys were before there were neighbours and clients.
-        for name, usual in (("neighbour", ""), ("client_count", 1)):
+        for name, usual in (("has_neighbour", False), ("client_count", 1)):
             if message[name] == usual:
                 del message[name]
         return hashlib.blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()

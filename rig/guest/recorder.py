@@ -16,7 +16,7 @@ from typing import Any, cast
 from rig.contract.geometry import disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import ADD_PREFIX, DROP_PREFIX, TELL_CALLS, Orders, Shim
-from rig.contract.scenario import WRITEBACK, is_default
+from rig.contract.scenario import is_default
 from rig.filesystems import Attributed, FileSystem, disks_mib, furnish, on_two_disks
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts, neighbour, serving
@@ -79,7 +79,7 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
             with serving.serve(filesystem, directory):
                 read_back["mount"] = filesystem.mounted_with(device)
                 site = Site(orders, directory, device, stack.log, second.top if second else "")
-                noise = _noise(directory, orders)
+                noise = neighbour.beside(directory, orders.transaction_count) if orders.has_neighbour else nullcontext()
                 try:
                     with noise:
                         facts = carry_out(site)
@@ -90,13 +90,6 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
             if isinstance(filesystem, Attributed):
                 read_back["attributes"] = filesystem.attributes_below(directory)
     return facts | {"virtual_ns": time.monotonic_ns() - begin_ns, "filesystem": read_back}
-
-
-def _noise(directory: str, orders: Orders) -> AbstractContextManager[None]:
-    """Return the neighbour that the orders name, at work for the length of a block."""
-    writes_back = orders.neighbour == WRITEBACK
-    beside = neighbour.beside(directory, orders.transaction_count, writes_back=writes_back)
-    return beside if orders.neighbour else nullcontext()
 
 
 def _make(filesystem: FileSystem, stack: Stack, second: Stack | None) -> AbstractContextManager[tuple[str, str]]:

@@ -1,9 +1,7 @@
 """A noisy neighbour: another process on the file system, which syncs a file of its own all the time.
 
 On a journalling file system such a sync commits what everybody has changed by then: names, sizes, where blocks are. So
-a name may be durable before the bytes of its file, though the program never asked for that. As `writeback` it calls
-syncfs(2) instead, which writes back whatever anybody has written, as sync(1) does: a page that a program has not synced
-may be on the disk before one that it is about to sync.
+a name may be durable before the bytes of its file, though the program never asked for that.
 
 The neighbour appends to its file and syncs it every half second, and without a pause while a transaction is under way.
 The workload tells it over a socket when a transaction begins and ends. A transaction of a second or more is synced less
@@ -12,13 +10,12 @@ often after a while, because every sync is a flush in the log. Its folder is hid
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -32,11 +29,10 @@ _BUSY_COUNT = 16
 # The size of the file changes with each sync, so there is always something to commit for it.
 _RECORD = bytes(512)
 _COUNT_BYTES = 8
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def beside(directory: str, count_min: int, *, writes_back: bool = False) -> Iterator[None]:
+def beside(directory: str, count_min: int) -> Iterator[None]:
     """For the length of a block, have a neighbour below a directory; raise RuntimeError if it synced less than this."""
     os.mkdir(os.path.join(directory, FOLDER))
     path = os.path.join(directory, FOLDER, "file")
@@ -44,7 +40,7 @@ def beside(directory: str, count_min: int, *, writes_back: bool = False) -> Iter
         channel.bind(str(_SOCKET))
         pid = os.fork()
         if pid == 0:
-            _live(path, channel, counted, _libc.syncfs if writes_back else os.fsync)
+            _live(path, channel, counted)
         try:
             yield
         finally:
@@ -68,7 +64,7 @@ def busy() -> Iterator[None]:
         channel.send(_ENDS)
 
 
-def _live(path: str, channel: socket.socket, counted: mmap.mmap, sync: Callable[[int], object]) -> NoReturn:
+def _live(path: str, channel: socket.socket, counted: mmap.mmap) -> NoReturn:
     """Append and sync until the end. This runs in the fork."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -77,7 +73,7 @@ def _live(path: str, channel: socket.socket, counted: mmap.mmap, sync: Callable[
         count, left, is_busy = 0, 0, False
         while True:
             os.write(file, _RECORD)
-            sync(file)
+            os.fsync(file)
             count, left = count + 1, left - 1
             counted[:_COUNT_BYTES] = count.to_bytes(_COUNT_BYTES, "little")
             pause_ms = (_BUSY_MS if left > 0 else _LONG_MS) if is_busy else _IDLE_MS

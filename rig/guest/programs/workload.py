@@ -53,7 +53,7 @@ def run(
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
-    if orders.neighbour:
+    if orders.has_neighbour:
         while_committing = neighbour.busy
     if site.later_count:
         return laterlife.run(site, mark, partial(idle, mark=mark))

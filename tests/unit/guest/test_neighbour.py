@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -47,18 +46,6 @@ def test_it_syncs_without_a_pause_while_a_transaction_is_under_way(
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
     assert not (tmp_path / "socket").exists()
-
-
-def test_one_that_writes_back_everything_does_not_sync_its_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = tmp_path / "calls"
-    monkeypatch.setattr(neighbour, "_libc", SimpleNamespace(syncfs=lambda _: calls.write_text("syncfs")))
-    folder = tmp_path / "mounted"
-    folder.mkdir()
-    with neighbour.beside(str(folder), 1, writes_back=True):
-        wait_until(lambda: size(folder) > 512)
-    assert "syncfs" == calls.read_text()
 
 
 def test_one_that_syncs_too_seldom_is_an_error(tmp_path: Path) -> None:

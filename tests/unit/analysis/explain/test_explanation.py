@@ -201,6 +201,16 @@ def test_a_call_that_was_synced_points_at_what_lies_below(tmp_path: Path) -> Non
     assert [("*",)] == run.asked
 
 
+def test_a_sync_of_another_thread_that_the_recording_does_not_have_there_is_none(tmp_path: Path) -> None:
+    sync = replace(WRITE, name="sync", offset_bytes=-1, length_bytes=-1, thread=9)
+    found, _ = explained(tmp_path, calls=(WRITE, sync))
+    assert "no sync of table follows before the commit returns" in paragraph(found)
+    assert found.is_proven
+    # Its own thread would have written it before the acknowledgement.
+    found, _ = explained(tmp_path, calls=(WRITE, replace(sync, thread=WRITE.thread)))
+    assert "A sync of table followed" in paragraph(found)
+
+
 @pytest.mark.parametrize(
     ("helps", "chance_max", "is_named"), [(True, 1.0, True), (True, 0.01, False), (False, 1.0, False)]
 )
