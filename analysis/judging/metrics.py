@@ -180,7 +180,7 @@ class StepCuts:
 def step_cuts(measured: MeasuredScenario) -> tuple[StepCuts, ...]:
     """Return the counts of each name that a user's program gave to steps, sorted by name.
 
-    There are none where recoveries are cut: an entry of their logs says nothing about steps of the recording.
+    Empty where recoveries are cut: an entry of their logs says nothing about steps of the recording.
     """
     steps = () if SPECS[measured.scenario.fault].cuts_recovery else measured.recording.steps
     entries = [verdict.entry for verdict in measured.verdicts if not verdict.kind.is_infrastructure]

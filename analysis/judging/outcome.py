@@ -107,7 +107,7 @@ class Row:
 
     @property
     def result_text(self) -> str:
-        """Return the result as it is shown; that of a shim that is to break the promise is marked as a control."""
+        """Return the result as it is shown, marked as a control if the shim is to break the promise."""
         if is_mutant(self.outcome.scenario):
             return {Result.BROKEN: "noticed", Result.KEPT: "survives"}.get(self.judgement.result, "inconclusive")
         if self.is_sabotaged and self.judgement.result is not Result.NOT_JUDGED:

@@ -131,7 +131,7 @@ def test_a_program_that_syncs_again_until_it_works_acknowledges_what_was_lost(
     scenario, _, judged = through_errors(program, TRIES_AGAIN, "ioerror-fsync", tmp_path)
     losses = broken(scenario, judged)
     assert losses, Counter((each.kind, each.detail) for each in judged)
-    # It was told that all is well before the power went.
+    # Its second sync succeeded before the power went.
     assert {verdict.kind for verdict in losses} <= {VerdictKind.LOST_SUFFIX, VerdictKind.HOLE}
 
 

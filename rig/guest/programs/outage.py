@@ -69,7 +69,7 @@ class Outage:
     ) -> None:
         """Make requests fail now or soon, if they do not yet; on a full disk, leave more room after each failure.
 
-        An outage that `is_passing` is over as soon as a request has failed: whoever tries again is served.
+        An outage that `is_passing` is over as soon as a request has failed: a second try is served.
         """
         is_new = not self._state.struck_at
         if is_new:

@@ -1,7 +1,7 @@
 """Rehearse a user's program on a tmpfs: no cut, no file system, but every call that writes or syncs a file is seen.
 
 The program runs in an empty directory, recovers there, works on with `--after`, and recovers again. The first step that
-goes wrong is the last one. With several clients it does not work on: no fault asks that of it.
+goes wrong is the last one. With several clients it does not work on: no fault needs that.
 """
 
 from __future__ import annotations

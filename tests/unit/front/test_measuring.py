@@ -13,7 +13,7 @@ from rig.store import Run
 
 
 class Sayings:
-    """A progress that keeps what is said."""
+    """A progress that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
