@@ -114,14 +114,14 @@ def test_a_checkpoint_that_forgets_pages_is_what_damage_with_fsync_begins_with(s
         verdicts = of_run.judge([(state, None) for state in states])
         damaged = [each for each in verdicts if each.kind in {VerdictKind.TORN, VerdictKind.CORRUPT}]
         assert damaged, f"none of {len(states)} cuts after a checkpoint shows damage"
-        why = explain(of_run, evidence.state_of(of_run, damaged[0].state), damaged[0], _LIMIT_S, _SINGLES_MAX)
+        why = explain(of_run, evidence.state_of(of_run, damaged[0].state), damaged[0], _LIMIT_S / 3, _SINGLES_MAX)
     begins = [(write.path, write.role) for write in why.landed[0]]
     assert any("data/ib_logfile0" == path and "checkpoint of the redo log" in role for path, role in begins), begins
     assert "It begins as soon as the write of 512 bytes" in paragraph(why)
     assert why.landed_by
     assert ("write", "data/ib_logfile0") == (why.landed_by.name, why.landed_by.path)
-    # Supervision may hide it, because threads of the server work by the clock. Then a sync can prove nothing.
-    assert why.is_proven or "so no sync can be shown to help" in paragraph(why), why.checks
+    # Whether a sync helps is chance: threads of the server work by the clock, so supervision may hide the damage.
+    assert [""] == sorted({check.failure for check in why.checks}), why.checks
 
 
 def torn_first_pages(of_run: ScenarioEvidence, path: str) -> Iterator[CrashState]:
