@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from rig.analysis.judging.outcome import Summary
+from rig.analysis.judging.outcome import Result, Summary
 from rig.contract.faultspecs import SPECS
 from rig.contract.results import MeasuredScenario
+from rig.contract.scenario import COMPANY_FAULTS, WRITEBACK, Scenario
 from rig.engines import Spec, find_engine
 from rig.filesystems import is_served
 from rig.workloads import situations
@@ -91,6 +92,27 @@ def not_reached(summary: Summary) -> str:
         if words:
             parts.append(f"{coverage.engine}: {', '.join([*words[:_NAMES_MAX], *more])}")
     return f" Situations not reached: {'; '.join(parts)}." if parts else ""
+
+
+def not_written_back(summary: Summary) -> str:
+    """Return a sentence for the answer of a run: programs that kept a promise while nothing reached the disk early."""
+    measured = {row.outcome.scenario.tuned for row in summary.rows}
+    kept = {
+        row.outcome.scenario.measured_name for row in summary.rows
+        if row.judgement.result is Result.KEPT and not row.is_sabotaged and _may_be_early(row.outcome.scenario)
+    }  # fmt: skip
+    if not kept or WRITEBACK in measured:
+        return ""
+    return (
+        " Not tried: pages that reach the disk before they are synced. "
+        f"`--neighbour {WRITEBACK}` measures {' and '.join(sorted(kept))} with such pages."
+    )
+
+
+def _may_be_early(scenario: Scenario) -> bool:
+    """Return whether a scenario of a user's program could be measured with pages that are early."""
+    is_possible = scenario.fault in COMPANY_FAULTS[WRITEBACK] and not is_served(scenario.filesystem)
+    return bool(scenario.tuning.get("program")) and is_possible
 
 
 def _words_of(coverage: Coverage) -> list[str]:

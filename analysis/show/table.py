@@ -125,7 +125,8 @@ def table_text(summary: Summary, width: int = 120) -> str:
 
 def headline(summary: Summary) -> str:
     """Return the answer of the whole run: one sentence on the promises, then what the run leaves open."""
-    return f"{_answer(summary)}{phases.few_pairs(summary)}{phases.few_tears(summary)}{coverage.not_reached(summary)}"
+    left_open = (phases.few_pairs, phases.few_tears, coverage.not_reached, coverage.not_written_back)
+    return "".join((_answer(summary), *(sentences(summary) for sentences in left_open)))
 
 
 def _answer(summary: Summary) -> str:

@@ -78,8 +78,8 @@ class Orders:
     lives: tuple[int, ...] = ()
     # For a recovery: the transactions that had returned an error and were never acknowledged.
     failed: tuple[int, ...] = ()
-    # Whether another process on the file system syncs a file of its own.
-    has_neighbour: bool = False
+    # The word of another process at work on the file system (`rig.contract.scenario.NEIGHBOURS`); empty for none.
+    neighbour: str = ""
     # How many transactions may be in flight at a time, for an engine that asks (`rig.engines.own.ClientsDriver`).
     client_count: int = 1
 

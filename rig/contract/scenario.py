@@ -22,9 +22,17 @@ from rig.contract.orders import DROP_PREFIX, Orders, Processor, Shim
 # The workloads that ids do not name: one for databases, and one for engines with transactions of their own.
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
-# In place of the word of a tuning: another process on the file system syncs a file of its own; or the transactions of a
-# user's program overlap, and the number of clients follows the word.
-NEIGHBOUR, CLIENTS = "neighbour", "clients"
+# In place of the word of a tuning: another process on the file system syncs a file of its own, or needs so much memory
+# that each page is written back at once; or transactions of a user's program overlap. The number of clients follows.
+NEIGHBOUR, WRITEBACK, CLIENTS = "neighbour", "writeback", "clients"
+NEIGHBOURS = (NEIGHBOUR, WRITEBACK)
+# The faults under which each is measured. What was written back survives a crash of the operating system without a
+# sync, so a control could show little there.
+COMPANY_FAULTS = {
+    NEIGHBOUR: ("oscrash", "powercut", "torn"),
+    WRITEBACK: ("powercut", "torn"),
+    CLIENTS: ("oscrash", "powercut", "torn"),
+}
 
 
 def is_default(workload: str) -> bool:
@@ -141,7 +149,7 @@ class Scenario:
             injection=SPECS[self.fault].injection,
             seed=self.seed,
             processor=self.processor,
-            has_neighbour=self.tuned == NEIGHBOUR,
+            neighbour=self.tuned if self.tuned in NEIGHBOURS else "",
             client_count=self.workload.client_count,
         )
 
@@ -162,7 +170,7 @@ class Scenario:
         # Only the first life is recorded here, and what fails is seen only then.
         del message["lives"], message["failed"]
         # As keys were before there were neighbours and clients.
-        for name, usual in (("has_neighbour", False), ("client_count", 1)):
+        for name, usual in (("neighbour", ""), ("client_count", 1)):
             if message[name] == usual:
                 del message[name]
         return hashlib.blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -14,7 +14,7 @@ import click
 
 from rig.contract.errors import UsageError
 from rig.contract.orders import Processor, Shim
-from rig.contract.scenario import CLIENTS, NEIGHBOUR, OWN_WORKLOAD, name_of
+from rig.contract.scenario import CLIENTS, COMPANY_FAULTS, NEIGHBOUR, OWN_WORKLOAD, WRITEBACK, name_of
 from rig.front import options
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rig.images.recipes import Needs
 
 DEFAULT_PROMISE, DEFAULT_FAULT = "durable", "powercut"
-NEIGHBOURS = ("sync",)
+NEIGHBOURS = {"sync": NEIGHBOUR, "writeback": WRITEBACK}
 CLIENTS_MAX = 16
 WORKLOADS = (OWN_WORKLOAD, "creation")
 
@@ -75,8 +75,8 @@ def program_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--neighbour",
-            type=click.Choice(NEIGHBOURS),
-            help="Have another process sync a file of its own on the file system of --program.",
+            type=click.Choice(tuple(NEIGHBOURS)),
+            help="Have another process sync a file of its own, or need so much memory that pages are written back.",
         ),
         click.option(
             "--clients",
@@ -186,16 +186,15 @@ def _company(neighbour: str | None, clients: int | None) -> tuple[str, int]:
         raise UsageError(f"--clients {client_count}: a program has 1 to {CLIENTS_MAX} clients")
     if client_count > 1 and neighbour:
         raise UsageError("--clients and --neighbour are measured apart: leave one out")
-    return CLIENTS if client_count > 1 else NEIGHBOUR if neighbour else "", client_count
+    return CLIENTS if client_count > 1 else NEIGHBOURS[neighbour] if neighbour else "", client_count
 
 
 def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
-    from rig.planning.tunings import NEIGHBOUR_FAULTS
-
     if name not in offered:
-        who = "several clients" if f".{CLIENTS}" in name else "a neighbour"
+        word = next(word for word in COMPANY_FAULTS if f".{word}" in name)
+        who = "several clients" if word == CLIENTS else "a neighbour"
         raise UsageError(
-            f"there is no {name}: a program has {who} at work, under {', '.join(NEIGHBOUR_FAULTS)}, "
+            f"there is no {name}: a program has {who} at work, under {', '.join(COMPANY_FAULTS[word])}, "
             "and on a file system that keeps what it has synced and has no server"
         )
     return offered[name]

@@ -16,7 +16,7 @@ from typing import Any, cast
 from rig.contract.geometry import disk_digest
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.orders import ADD_PREFIX, DROP_PREFIX, TELL_CALLS, Orders, Shim
-from rig.contract.scenario import is_default
+from rig.contract.scenario import NEIGHBOUR, WRITEBACK, is_default
 from rig.filesystems import Attributed, FileSystem, disks_mib, furnish, on_two_disks
 from rig.guest import recovery
 from rig.guest.devices import disks, mounts, neighbour, serving
@@ -79,7 +79,8 @@ def _run(orders: Orders, stack: Stack, second: Stack | None) -> dict[str, Any]:
             with serving.serve(filesystem, directory):
                 read_back["mount"] = filesystem.mounted_with(device)
                 site = Site(orders, directory, device, stack.log, second.top if second else "")
-                noise = neighbour.beside(directory, orders.transaction_count) if orders.has_neighbour else nullcontext()
+                is_beside = orders.neighbour == NEIGHBOUR
+                noise = neighbour.beside(directory, orders.transaction_count) if is_beside else nullcontext()
                 try:
                     with noise:
                         facts = carry_out(site)
@@ -113,15 +114,17 @@ def carry_out(site: Site) -> dict[str, Any]:
         return killcut.run(site)
     if site.orders.shim.startswith(TELL_CALLS):
         return calls.run(site)
-    if site.orders.shim.startswith(ADD_PREFIX):
+    writes_back = site.orders.neighbour == WRITEBACK
+    if site.orders.shim.startswith(ADD_PREFIX) or (writes_back and site.orders.shim == Shim.NONE):
         return addedsyncs.run(site)
     return drops.run(site) if _is_supervised(site) else _run_apart(site)
 
 
 def _is_supervised(site: Site) -> bool:
-    """Whether supervision leaves out syncs: one kind, or all if nothing can be preloaded."""
+    """Whether supervision leaves out syncs: one kind, or all if nothing can be preloaded or pages are written back."""
     shim = site.orders.shim
-    return shim.startswith(DROP_PREFIX) or (shim == Shim.EATMYDATA and site.is_own)
+    is_ours = site.is_own or site.orders.neighbour == WRITEBACK
+    return shim.startswith(DROP_PREFIX) or (shim == Shim.EATMYDATA and is_ours)
 
 
 def _run_apart(site: Site) -> dict[str, Any]:

@@ -14,14 +14,13 @@ from dataclasses import replace
 
 from rig.contract.faultspecs import SPECS
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import CLIENTS, NEIGHBOUR, Scenario, is_default, name_of
+from rig.contract.scenario import CLIENTS, COMPANY_FAULTS, NEIGHBOURS, Scenario, is_default, name_of
 from rig.engines import Engine, engine_named, settings_name
 from rig.engines.own import ClientsDriver
 from rig.engines.syncs import kinds
 from rig.filesystems import Served, filesystem_named, unsafe
 
 FAULTS = ("oscrash", "powercut", "recoverycut", "torn")
-NEIGHBOUR_FAULTS = ("oscrash", "powercut", "torn")
 MUTATION_FAULTS = ("powercut", "torn")
 
 
@@ -32,8 +31,9 @@ def variants(engine: Engine, plain: Scenario) -> Iterable[Scenario]:
     if plain.fault not in FAULTS or not is_default(plain.workload_name) or is_bare or name in spec.same_as:
         return
     is_served = isinstance(filesystem_named(plain.filesystem), Served)
-    if plain.fault in NEIGHBOUR_FAULTS and not spec.is_witness and not is_served:
-        for word in (NEIGHBOUR, *([CLIENTS] if isinstance(engine.own_driver, ClientsDriver) else [])):
+    has_clients = isinstance(engine.own_driver, ClientsDriver)
+    for word, faults in COMPANY_FAULTS.items() if not (spec.is_witness or is_served) else ():
+        if plain.fault in faults and (word != CLIENTS or has_clients):
             yield replace(plain, tuned=word)
             if name in spec.strict:
                 yield replace(plain, tuned=word, shim=Shim.EATMYDATA)
@@ -83,16 +83,16 @@ def why_not(engine: Engine, wanted: str, fault: str) -> str:
     Empty if these are not settings with a tuning that has a word, or the fault does not exist.
     """
     spec = engine.spec
-    offered = ((settings, word) for settings in spec.all_settings() for word in (*spec.tunings, NEIGHBOUR))
+    offered = ((settings, word) for settings in spec.all_settings() for word in (*spec.tunings, *NEIGHBOURS))
     meant = (option for option in offered if name_of(option[0], tuned=option[1]) == wanted.partition("+")[0])
     for settings, word in meant if fault in SPECS else ():
-        if word != NEIGHBOUR and (reason := spec.tunings[word].why_not(settings)):
+        if word not in NEIGHBOURS and (reason := spec.tunings[word].why_not(settings)):
             return f"{engine.name} cannot be measured with {word} at {settings_name(settings)}: {reason}"
         if usual := spec.same_as.get(settings_name(settings)):
             return f"{settings_name(settings)} is the same as {usual}, so {word} is measured only with that"
         if spec.is_unprotected(settings):
             return f"{settings_name(settings)} promises nothing, so it is not measured with {word}"
-        faults = NEIGHBOUR_FAULTS if word == NEIGHBOUR else FAULTS
+        faults = COMPANY_FAULTS.get(word, FAULTS)
         if fault not in faults:
             return f"{engine.name} with {word} is measured only under {', '.join(faults)}, not under {fault}"
     return ""

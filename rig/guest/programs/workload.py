@@ -24,6 +24,7 @@ from typing import Any
 
 from rig.contract.injections import ERRORS, Injection
 from rig.contract.messages import decode
+from rig.contract.scenario import NEIGHBOUR
 from rig.engines import Database, EnduringDriver, load
 from rig.engines.own import OwnDriver
 from rig.filesystems import Served
@@ -53,7 +54,7 @@ def run(
 ) -> dict[str, Any]:
     """Carry out the workload of a scenario in the mounted directory; return the facts that the host needs."""
     orders, work = site.orders, site.work
-    if orders.has_neighbour:
+    if orders.neighbour == NEIGHBOUR:
         while_committing = neighbour.busy
     if site.later_count:
         return laterlife.run(site, mark, partial(idle, mark=mark))

@@ -4,7 +4,8 @@ A shim such as `add-wal+directory` names what is synced: a file by its role or b
 the directory. What was written to such a file is synced before the workload's next call on another file, and before the
 commit is acknowledged; in `add-~journal` also before a write that does not begin where the last one ended. So is the
 directory after a file in it was made, removed or renamed. A file that is mapped into memory is synced before each
-acknowledgement. `add-*` does all of this for all files. `add-` does nothing, under the same supervision.
+acknowledgement. `add-*` does all of this for all files. `add-` does nothing, under the same supervision. So does `none`
+for workloads whose pages are written back early (`rig.guest.watch.earlywriteback`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rig.contract.orders import ADD_EVERYTHING, ADD_PREFIX, ADD_SEPARATOR, ADD_W
 from rig.engines.syncs import Call, CallName
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
+from rig.guest.watch import earlywriteback
 from rig.guest.watch.calls import body_of
 from rig.guest.watch.stopped import files_in_memory
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise
@@ -90,11 +92,16 @@ class SyncAdder:
 def run(site: Site) -> dict[str, Any]:
     """Carry out the workload with the syncs named in the orders; raise RuntimeError if there was nothing to sync."""
     shim = site.orders.shim
-    wanted = frozenset(filter(None, shim.removeprefix(ADD_PREFIX).split(ADD_SEPARATOR)))
-    watch = SyncAdder(site.directory, wanted)
-    ending = supervise(site, body_of(site), watch, details=True, limits=limits_of(site))
+    named = shim.removeprefix(ADD_PREFIX) if shim.startswith(ADD_PREFIX) else ""
+    adder = SyncAdder(site.directory, frozenset(filter(None, named.split(ADD_SEPARATOR))))
+    watch = earlywriteback.beneath(site, adder)
+    # Reading the details of each call takes time.
+    has_details = shim.startswith(ADD_PREFIX)
+    ending = supervise(site, body_of(site), watch, details=has_details, limits=limits_of(site))
     ending.require("the workload")
     (facts,) = ending.messages
-    if wanted and not watch.count:
+    if adder.wanted and not adder.count:
         raise RuntimeError(f"the shim {shim} added nothing: no transaction writes to a file of that name")
-    return {**facts, "added": watch.count}
+    if isinstance(watch, earlywriteback.EarlyWriteback) and not watch.count:
+        raise RuntimeError("nothing was written back early: the workload writes to no file by a call that is seen")
+    return {**facts, "added": adder.count}

@@ -17,7 +17,7 @@ from rig.engines.syncs import Call, CallName
 from rig.guest.programs import workload
 from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
-from rig.guest.watch import stopped
+from rig.guest.watch import earlywriteback, stopped
 from rig.guest.watch.stacks import interrupted_stack
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
@@ -104,8 +104,8 @@ def run(site: Site) -> dict[str, Any]:
     first, _, last = site.orders.shim.removeprefix(TELL_CALLS).removeprefix(STACKS_OF).partition("-")
     with_stack = range(int(first), int(last) + 1) if last else range(0)
     watch = Teller(site.directory, with_stack)
-    body, limits = body_of(site), limits_of(site)
-    ending = supervise(site, body, watch, details=True, interrupts=watch.interrupts, limits=limits)
+    body, limits, below = body_of(site), limits_of(site), earlywriteback.beneath(site, watch)
+    ending = supervise(site, body, below, details=True, interrupts=watch.interrupts, limits=limits)
     ending.require("the workload")
     (facts,) = ending.messages
     return {**facts, "calls": [asdict(call) for call in watch.calls]}

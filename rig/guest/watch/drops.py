@@ -18,6 +18,7 @@ from rig.guest.programs import workload
 from rig.guest.programs.marks import marker
 from rig.guest.programs.own import limits_of
 from rig.guest.site import LOG, Site
+from rig.guest.watch import earlywriteback
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise, tell
 
 
@@ -66,7 +67,10 @@ def run(site: Site) -> dict[str, Any]:
 
         send(workload.run(site, mark))
 
-    ending = supervise(site, body, watch, writes=bool(dropped), unsynced=not dropped, limits=limits_of(site))
+    below = earlywriteback.beneath(site, watch)
+    # Writes are stopped at for the names of syncs, and to write them back.
+    writes = bool(dropped) or below is not watch
+    ending = supervise(site, body, below, writes=writes, unsynced=not dropped, limits=limits_of(site))
     ending.require("the workload")
     (facts,) = ending.messages
     if dropped and not watch.count:

@@ -68,7 +68,7 @@ def sample(orders: Orders, folder: Path = _FOLDER, *, writes: bool = False) -> S
     tuning = syncs.SAMPLE_TUNING if syncs else {}
     brief = replace(
         orders, settings={**orders.settings, **tuning}, transaction_count=_TRANSACTION_COUNT, think_ms=0, rest_ms=0,
-        injection=Injection.NONE, shim=Shim.NONE, has_neighbour=False,
+        injection=Injection.NONE, shim=Shim.NONE, neighbour="",
     )  # fmt: skip
     folder.mkdir()
     try:

@@ -228,7 +228,7 @@ class _Supervision:
         role = self._syncs.role(path, self._directory) if self._syncs else ""
         offset = -1 if offset_at is None else stop.arguments[offset_at]
         if not self._details:
-            return Call(name, role, offset, path)
+            return Call(name, role, offset, path, thread=stop.pid)
         if name is CallName.WRITE and offset < 0:
             offset = stopped.position(stop)
         if stop.number == _FALLOCATE and stop.arguments[1] & _KEEP_SIZE:

@@ -16,7 +16,7 @@ from rig.analysis.show.table import table_text
 from rig.contract.errors import UsageError
 from rig.contract.orders import Shim
 from rig.contract.results import VerdictKind
-from rig.contract.scenario import NEIGHBOUR, name_of
+from rig.contract.scenario import COMPANY_FAULTS, NEIGHBOURS, name_of
 from rig.engines import Tuning, engine_named
 from rig.engines.sqlite.spec import SPEC
 from rig.front.selection import with_controls
@@ -35,10 +35,10 @@ def test_a_tuning_is_named_after_the_settings_and_before_workload_and_shim() -> 
 
 
 def test_every_word_is_offered_with_settings_that_promise_something_and_no_injection() -> None:
-    assert {*SPEC.tunings, NEIGHBOUR} == {one.tuned for one in TUNED}
+    assert {*SPEC.tunings, *NEIGHBOURS} == {one.tuned for one in TUNED}
     assert set(tunings.FAULTS) == {one.fault for one in TUNED}
     assert not any(SPEC.is_unprotected(one.settings) or one.workload_name != "ledger" for one in TUNED)
-    tuned = [one for one in TUNED if one.tuned != NEIGHBOUR]
+    tuned = [one for one in TUNED if one.tuned not in NEIGHBOURS]
     assert all({**SPEC.tuning, **SPEC.tunings[one.tuned].values} == one.tuning for one in tuned)
     # A file system that keeps nothing has no promise to break.
     assert not [
@@ -49,16 +49,19 @@ def test_every_word_is_offered_with_settings_that_promise_something_and_no_injec
 
 
 def test_a_neighbour_is_offered_beside_settings_that_promise_something_and_changes_nothing_else() -> None:
-    beside = [one for one in TUNED if one.tuned == NEIGHBOUR]
-    assert set(tunings.NEIGHBOUR_FAULTS) == {one.fault for one in beside}
-    assert {"wal_full.neighbour", "wal_full.neighbour+eatmydata"} <= {one.settings_name for one in beside}
+    beside = [one for one in TUNED if one.tuned in NEIGHBOURS]
+    for word in NEIGHBOURS:
+        assert set(COMPANY_FAULTS[word]) == {one.fault for one in beside if one.tuned == word}
+    assert {"wal_full.neighbour", "wal_full.writeback", "wal_full.neighbour+eatmydata"} <= {
+        one.settings_name for one in beside
+    }
     assert {"none", "eatmydata"} == {one.shim for one in beside}
     for one in beside:
         alone = replace(one, tuned="")
-        assert replace(one.orders, has_neighbour=False) == alone.orders
+        assert replace(one.orders, neighbour="") == alone.orders
         assert one.recording_key != alone.recording_key
         assert group_of(one) != group_of(alone)
-    assert not any(one.tuned == NEIGHBOUR for one in NIGHTLY)
+    assert not any(one.tuned in NEIGHBOURS for one in NIGHTLY)
     programs = matrix.scenarios_of([engine_named("program")])
     names = {one.id for one in programs if one.tuned}
     assert {"program-ext4-atomic.neighbour_torn", "program-xfs-durable.neighbour+eatmydata_powercut"} <= names
@@ -67,7 +70,7 @@ def test_a_neighbour_is_offered_beside_settings_that_promise_something_and_chang
 
 def test_a_recording_with_one_client_and_no_neighbour_has_the_key_that_it_had_before_there_were_any() -> None:
     (found,) = matrix.select(["sqlite-ext4-wal_full_powercut"])
-    unusual = {"lives", "failed", "has_neighbour", "client_count"}
+    unusual = {"lives", "failed", "neighbour", "client_count"}
     message = {name: value for name, value in asdict(found.orders).items() if name not in unusual}
     digest = blake2b(json.dumps(message, sort_keys=True).encode(), digest_size=8).hexdigest()
     assert digest == found.recording_key

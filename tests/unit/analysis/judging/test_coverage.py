@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rig.analysis.judging import coverage
-from rig.analysis.judging.outcome import summarise
+from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.show.report import report_html
 from rig.analysis.show.table import table_text
 from rig.contract.results import MeasuredScenario
@@ -103,3 +103,24 @@ def test_the_answer_names_what_no_workload_reached() -> None:
     met = [replace(row, met=", ".join(SPEC.met)) for row in ledger.verdicts]
     both = [life, replace(scenario_reaching("creation", [("reopen", 0, 100)]), verdicts=tuple(met))]
     assert "Situations not reached" not in table_text(summarise(both, 1), 2000)
+
+
+def test_the_answer_names_a_program_that_was_kept_without_pages_that_are_early() -> None:
+    made = samples.measured_scenario(samples.sqlite("wal", "full"), [samples.verdict()])
+    own = samples.changed(made, tuning={"program": "store"})
+
+    def answer(*scenarios: MeasuredScenario, result: Result = Result.KEPT) -> str:
+        summary = summarise(scenarios, 1)
+        # The samples have no control, so a promise is kept only by a row that says so.
+        rows = [replace(row, judgement=replace(row.judgement, result=result)) for row in summary.rows]
+        return coverage.not_written_back(replace(summary, rows=tuple(rows)))
+
+    assert answer(own) == (
+        " Not tried: pages that reach the disk before they are synced. "
+        "`--neighbour writeback` measures store with such pages."
+    )
+    assert "" == answer(own, result=Result.BROKEN)
+    assert "" == answer(own, samples.changed(own, tuned="writeback"))
+    # A database that comes with the rig; a fault and a file system without such pages.
+    unfit = [made, samples.changed(own, fault="oscrash"), samples.changed(own, filesystem="nfs")]
+    assert [""] * 3 == [answer(each) for each in unfit]
