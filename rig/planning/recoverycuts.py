@@ -213,9 +213,11 @@ def _first_plan(scenario: Scenario, profile: Profile, logs: Logs) -> Plan:
 
 
 def _later_plan(scenario: Scenario, profile: Profile, opened: OpenRecovery, recovery: Recovery) -> Plan:
+    # The first transaction of a later life meets what the cut has left behind, so its states have a share of their own.
+    first_ack = opened.life.first_ack_entry if opened.life else 0
     return plan(
-        Fault.of(SPECS[scenario.fault].model), opened.logs,
-        first_entry=opened.begin_entry, states_max=states_max(profile, recovery), seed=scenario.seed,
+        Fault.of(SPECS[scenario.fault].model), opened.logs, first_entry=opened.begin_entry,
+        states_max=states_max(profile, recovery), seed=scenario.seed, first_ack=first_ack,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from rig.analysis.judging.metrics import outcome
 from rig.analysis.judging.outcome import Result, summarise
 from rig.analysis.judging.promises import promise_for
 from rig.contract.results import MeasuredScenario, VerdictKind
-from tests.unit.samples import controls_that_fire, durable, measured_scenario, sqlite, verdict
+from tests.unit.samples import changed, controls_that_fire, durable, measured_scenario, sqlite, verdict
 
 FAULT = "recoverycut"
 DELETE_FULL = sqlite("delete", "full")
@@ -67,3 +67,12 @@ def test_a_group_that_cut_no_later_life_after_an_acknowledgement_proves_nothing(
         (row,) = (row for row in summary.rows if row.outcome.measured is own)
         assert result is row.judgement.result
         assert (later_count > 0) is {one.name: one.fired for one in summary.controls}["inside"]
+
+
+def test_a_group_whose_only_control_is_that_a_recovery_was_cut_proves_nothing() -> None:
+    # Beside a tuning no settings are controls, only a shim.
+    alone = changed(cut_inside(measured_scenario(DELETE_FULL, durable(20), FAULT), 3), tuned="page512")
+    (row,) = summarise([alone], 5).rows
+    assert Result.INCONCLUSIVE is row.judgement.result
+    words = "no control of sqlite on ext4, recoverycut, tuned page512 was measured: leave out --no-controls"
+    assert words == row.judgement.reasons[0]
