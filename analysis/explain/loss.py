@@ -207,7 +207,9 @@ class Searcher:
 
     def _first_of_subject(self, verdict: Verdict) -> CutInstant:
         """Return the first instant after the acknowledgement of the subject at which it can be lost."""
-        ack = next(moment for moment in self.timeline.acks if moment.number >= subject_of(verdict))
+        # What the database had shown at the begin of a later life counts as acknowledged then.
+        known = (self.timeline.setup, *self.timeline.acks)
+        ack = next(moment for moment in known if moment.number >= subject_of(verdict))
         placed = self._plain_states(ack.entry_index + 1, verdict.entry)[::-1]
         rank = self._last_same(placed, verdict)
         entry = verdict.entry if rank is None else placed[rank][1]

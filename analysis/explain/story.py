@@ -185,6 +185,8 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
             f"Disk {late.other} died first, with all that it had not flushed, and disk {late} went on. "
             f"Disk {DiskLetter.A} has the files, and disk {DiskLetter.B} the journal."
         )
+    if lives := explanation.scenario.lives:
+        yield f"It was cut in life {len(lives) + 1}, which began with {lives[-1]} transactions."
     if not explanation.has_syncs:
         yield "The workload makes no sync call at all (RWF_DSYNC and io_uring are not seen)."
     sets = explanation.lost

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.campaign import record
-from rig.campaign.replay import address_of, parse_content
+from rig.campaign.replay import address_of, open_recovery, parse_content
 from rig.campaign.session import Look, VerifierSession
 from rig.campaign.verdicts import verdict
 from rig.campaign.verification import StateCheck
@@ -132,6 +132,8 @@ class ScenarioEvidence:
         """Return why nobody can tell the calls of the workload, as the end of a sentence; empty if it can be done."""
         if self.scenario.workload.client_count > 1:
             return "transactions of several clients overlap, so nobody can say whose call it was"
+        if self.scenario.lives:
+            return "only a first life is run under supervision, and this is a later one"
         is_killed = SPECS[self.scenario.fault].injection is Injection.KILLCUT
         return "the workload is killed, and is then not run under supervision" if is_killed else ""
 
@@ -207,6 +209,25 @@ def of_recording(scenario: Scenario, recorded: archive.Recording, machines: Mach
         yield ScenarioEvidence(scenario, recorded.facts, logs, timeline, machines, pools.of(machines), threads)
 
 
+@contextmanager
+def of_state(run: Run, evidence: ScenarioEvidence, state_id: str) -> Iterator[tuple[ScenarioEvidence, CrashState]]:
+    """Give a crash state and the evidence of the recording that it was cut from, for the length of a block.
+
+    That may be the recording of a later life. Otherwise as `state_of`.
+    """
+    scenario = evidence.scenario
+    address = require_single_cut(scenario, evidence.facts, state_id, has_lives=True)
+    if not address.way:
+        yield evidence, state_of(evidence, state_id)
+        return
+    with open_recovery(run, scenario, address.before) as opened:
+        if opened.life is None:
+            raise StoreError(f"the later life from {address.before} of {scenario.id} has no marks of transactions")
+        living = replace(scenario, lives=opened.lives)
+        own = replace(evidence, scenario=living, logs=opened.logs, timeline=opened.life, _known={})
+        yield own, parse_content(address.content, scenario.id, opened.logs)
+
+
 def state_of(evidence: ScenarioEvidence, state_id: str) -> CrashState:
     """Return the crash state of an address, and judge under its clock from now on.
 
@@ -219,12 +240,15 @@ def state_of(evidence: ScenarioEvidence, state_id: str) -> CrashState:
     return state
 
 
-def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str) -> Address:
-    """Return the address of a state that is one cut of one disk of the recording; raise UsageError for any other."""
+def require_single_cut(scenario: Scenario, facts: RecordingFacts, state_id: str, *, has_lives: bool = False) -> Address:
+    """Return the address of a state that is one cut of one disk of the recording; raise UsageError for any other.
+
+    With `has_lives` it may be a cut of a later life.
+    """
     if not SPECS[scenario.fault].model or any(live["state"] == state_id for live in facts.live):
         raise UsageError(f"{state_id!r} was found while the machine ran, and no writes were chosen: see rig replay")
     address = address_of(scenario, state_id)
-    if address.way:
+    if address.way and not (has_lives and SPECS[scenario.fault].later_count):
         raise UsageError(
             f"{state_id!r} is a state of a recovery, and this command knows those of the recording: see rig replay"
         )

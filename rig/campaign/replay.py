@@ -65,7 +65,7 @@ def replay(run: Run, scenario_id: str, state_id: str, machines: Machines) -> Rep
         logs = stack.enter_context(recorded.open())
         timeline = Timeline(logs.first.marks)
         first = parse_content(address.first, scenario_id, logs)
-        opened = stack.enter_context(_recovery(run, scenario, address.before)) if address.way else None
+        opened = stack.enter_context(open_recovery(run, scenario, address.before)) if address.way else None
         logs = opened.logs if opened else logs
         state = parse_content(address.content, scenario_id, logs) if opened else first
         content = logs.digest(state)
@@ -133,7 +133,7 @@ def parse_content(content: str, scenario_id: str, logs: Logs) -> CrashState:
         raise UsageError(f"{content!r} is not a crash state of {scenario_id}: {error}") from None
 
 
-def _recovery(run: Run, scenario: Scenario, state_id: str) -> AbstractContextManager[OpenRecovery]:
+def open_recovery(run: Run, scenario: Scenario, state_id: str) -> AbstractContextManager[OpenRecovery]:
     """Open the recovery from a crash state; if it was not recorded, raise UsageError listing those that were."""
     kept = run.recoveries(scenario)
     recorded = {recovery.state: recovery for recovery in kept.index() or () if not recovery.failure}
@@ -150,7 +150,7 @@ def _replay_life(run: Run, scenario: Scenario, recorded: Recording, failed: Reco
     address = failed.address
     with ExitStack() as stack:
         if address.way:
-            logs = stack.enter_context(_recovery(run, scenario, address.before)).logs
+            logs = stack.enter_context(open_recovery(run, scenario, address.before)).logs
         else:
             logs = stack.enter_context(recorded.open())
         state = parse_content(address.content, scenario.id, logs)

@@ -141,7 +141,7 @@ def _refusal(target: Run, scenario_id: str, verdict: Verdict) -> str:
         return "its recording is gone"
     try:
         require_choice(scenario)
-        require_single_cut(scenario, recorded.facts, verdict.state)
+        require_single_cut(scenario, recorded.facts, verdict.state, has_lives=True)
     except UsageError as error:
         return str(error)
     if load(scenario.engine_module).spec.sharing is Sharing.SERVER:
@@ -153,13 +153,15 @@ def _explain(  # noqa: PLR0917 - only the two names have one type
     target: Run, scenario: str, state_id: str, source: Source, limit_s: float, progress: Progress | None
 ) -> Explanation:
     from rig.analysis.explain.explanation import explain
-    from rig.campaign.evidence import of_scenario, state_of, verdict_of
+    from rig.campaign.evidence import of_scenario, of_state, verdict_of
     from rig.engines import Sharing, load
 
     stored = target.scenario(scenario)
     is_server = load(stored.engine_module).spec.sharing is Sharing.SERVER
-    with of_scenario(target, scenario, source.of(stored), progress) as evidence:
-        state = state_of(evidence, state_id)
+    with (
+        of_scenario(target, scenario, source.of(stored), progress) as of_run,
+        of_state(target, of_run, state_id) as (evidence, state),
+    ):
         verdict = verdict_of(evidence, target, state, state_id)
         if is_server:
             return explain(evidence, state, verdict, _LIMIT_OF_SERVER_S, _SINGLES_OF_SERVER_MAX)

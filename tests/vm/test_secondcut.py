@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -127,7 +128,7 @@ def test_states_of_a_second_and_a_third_life_are_rebuilt_from_the_stored_lives(
 
 @pytest.mark.parametrize(
     ("syncs", "options", "code"),
-    [("len(sys.argv) < 8", ["--no-controls", "--no-explain"], 1), ("True", [], 0)],
+    [("len(sys.argv) < 8", ["--no-controls"], 1), ("True", [], 0)],
     ids=["careless", "mended"],
 )
 def test_a_program_that_forgets_to_sync_after_a_recovery_breaks_only_in_its_second_life(
@@ -145,6 +146,11 @@ def test_a_program_that_forgets_to_sync_after_a_recovery_breaks_only_in_its_seco
     assert code == done.returncode, done.stdout + done.stderr
     if code:
         assert "A promise was broken" in done.stdout
+        # Why it broke is told of the later life, in its own words.
+        told = " ".join(done.stdout.partition("WHAT BROKE")[2].split())
+        assert re.search(r"It was cut in life [23], which began with \d+ transactions\. It is enough that", told), told
+        assert "data/log" in told, told
+        assert "only a first life is run under supervision" in told
     else:
         assert "Every promise was kept: 1 scenario" in done.stdout
         assert "control durable+eatmydata (secondcut) fired" in done.stdout

@@ -76,6 +76,18 @@ UNSYNCED = [
 ]  # fmt: skip
 
 
+def test_what_a_database_had_shown_when_a_later_life_began_can_be_lost_from_then_on(tmp_path: Path) -> None:
+    life = [
+        write(1, 1), Entry(FLUSH), mark("recovered-2-1000"),
+        mark("begin-3-1100"), mark("ack-3-1300"), write(2, 2), write(3, 3), Entry(FLUSH), mark("end-1900"),
+    ]  # fmt: skip
+    with bench(tmp_path, life, prefix) as of:
+        loss = of.loss(everything_unflushed_lost(of.logs.first, of.logs.epochs, 7))
+        assert (2, 1) == (loss.subject, loss.verdict.recovered)
+        # The mark of what it has shown is the entry 2.
+        assert 3 == loss.first_instant.entry
+
+
 def test_the_one_write_that_was_not_flushed_is_enough_to_be_lost(tmp_path: Path) -> None:
     with bench(tmp_path, UNSYNCED, prefix) as of:
         state = everything_unflushed_lost(of.logs.first, of.logs.epochs, 12)
