@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.campaign import record
+from rig.campaign.lifebegin import LifeBegin, life_of
 from rig.campaign.replay import address_of, open_recovery, parse_content
 from rig.campaign.session import Look, VerifierSession
 from rig.campaign.verdicts import verdict
@@ -62,6 +63,8 @@ class ScenarioEvidence:
     _threads: ThreadPoolExecutor
     clock: Clock | None = None
     progress: Progress | None = None
+    # Where the recorded life began, if it is a later one.
+    life: LifeBegin | None = None
     _known: dict[str, Finding] = field(default_factory=dict)
 
     def judge(self, placed: Sequence[tuple[CrashState, int | None]], *, twice: bool = False) -> list[Verdict]:
@@ -132,8 +135,6 @@ class ScenarioEvidence:
         """Return why nobody can tell the calls of the workload, as the end of a sentence; empty if it can be done."""
         if self.scenario.workload.client_count > 1:
             return "transactions of several clients overlap, so nobody can say whose call it was"
-        if self.scenario.lives:
-            return "only a first life is run under supervision, and this is a later one"
         is_killed = SPECS[self.scenario.fault].injection is Injection.KILLCUT
         return "the workload is killed, and is then not run under supervision" if is_killed else ""
 
@@ -145,10 +146,12 @@ class ScenarioEvidence:
         if self.untold:
             return []
         self._says("running the workload once more, to see its calls")
-        answer, _ = record.run(
-            replace(self.scenario, shim=f"{TELL_CALLS}{STACKS_OF}{span[0]}-{span[1]}"), self._machines.recorder
-        )
-        return [decode(SeenCall, message) for message in answer["calls"]]
+        supervised = replace(self.scenario, shim=f"{TELL_CALLS}{STACKS_OF}{span[0]}-{span[1]}")
+        if self.life:
+            calls = self.life.again(supervised, self._pooled.verifier).calls
+        else:
+            calls = record.run(supervised, self._machines.recorder)[0]["calls"]
+        return [decode(SeenCall, message) for message in calls]
 
     def plan(self, span: tuple[int, int], states_max: int) -> list[Cut]:
         """Plan states of the scenario's fault in the epochs that a span of transactions touches."""
@@ -165,11 +168,16 @@ class ScenarioEvidence:
         )
         self._says(f"recording the workload with {f'a sync of {words}' if wanted else 'nothing'} added")
         added = replace(self.scenario, shim=f"{ADD_PREFIX}{ADD_SEPARATOR.join(wanted)}")
-        with tempfile.TemporaryDirectory(prefix="rig-") as folder:
-            recorded = record.record(added, self._machines.recorder, Path(folder))
-            with recorded.open() as logs:
+        with tempfile.TemporaryDirectory(prefix="rig-") as name, ExitStack() as stack:
+            folder, facts = Path(name), self.facts
+            if self.life:
+                opened = stack.enter_context(self.life.opened_again(added, self._pooled.verifier, folder))
+                logs, timeline = opened.logs, life_of(opened)
+            else:
+                recorded = record.record(added, self._machines.recorder, folder)
+                logs, facts = stack.enter_context(recorded.open()), recorded.facts
                 timeline = Timeline(logs.first.marks)
-                yield replace(self, scenario=added, facts=recorded.facts, logs=logs, timeline=timeline, _known={})
+            yield replace(self, scenario=added, facts=facts, logs=logs, timeline=timeline, _known={})
 
     def _says(self, text: str) -> None:
         if self.progress:
@@ -220,11 +228,12 @@ def of_state(run: Run, evidence: ScenarioEvidence, state_id: str) -> Iterator[tu
     if not address.way:
         yield evidence, state_of(evidence, state_id)
         return
-    with open_recovery(run, scenario, address.before) as opened:
-        if opened.life is None:
-            raise StoreError(f"the later life from {address.before} of {scenario.id} has no marks of transactions")
+    before = Address.parse(address.before)
+    with open_recovery(run, scenario, address.before) as opened, ExitStack() as stack:
+        parent = stack.enter_context(open_recovery(run, scenario, before.before)).logs if before.way else evidence.logs
+        begin = LifeBegin(before, parse_content(before.content, scenario.id, parent), parent.first)
         living = replace(scenario, lives=opened.lives)
-        own = replace(evidence, scenario=living, logs=opened.logs, timeline=opened.life, _known={})
+        own = replace(evidence, scenario=living, logs=opened.logs, timeline=life_of(opened), life=begin, _known={})
         yield own, parse_content(address.content, scenario.id, opened.logs)
 
 

@@ -63,6 +63,8 @@ class Recovered:
     digest: str
     # Where the files are on the disk after the recovery: (offset, length) in bytes, sorted.
     places: tuple[tuple[int, int], ...]
+    # The calls of a later life under supervision, as `rig.contract.calls.SeenCall` in JSON.
+    calls: Sequence[Mapping[str, Any]] = ()
 
 
 class VerifierSession:
@@ -111,7 +113,8 @@ class VerifierSession:
             answer = self._machine.receive(limit_s)
             finding = self._finding(state, answer)
             places = tuple((offset, length) for offset, length in answer["places"])
-            yield Recovered(finding, _unpack(answer["log"]), _unpack(answer["trace"]), answer["digest"], places)
+            log, trace = _unpack(answer["log"]), _unpack(answer["trace"])
+            yield Recovered(finding, log, trace, answer["digest"], places, answer["calls"])
 
     def looks(self, states: Sequence[CrashState], look: Look) -> Iterator[Any]:
         """Mount states, and yield what a look at the files of each shows; None for a state that cannot be mounted."""

@@ -156,12 +156,14 @@ class Verifier:
         If `later_count` is not 0, the recovered database works on for this many transactions.
         """
         life = f"life {2 + len(self._site.orders.lives)}"
+        # What the calls of the later life were, if the orders ask for them.
+        calls: list[dict[str, Any]] = []
         with (
             recovery.record(self._layer.mapper, device, RECOVERY_LOGS, self._layer.sector_count) as made,
             bootid.new_boot(life),
         ):
             site = replace(self._site, device=made.node, later_count=later_count)
-            judged = partial(self._live, site) if later_count else self._judge_and_sync
+            judged = partial(self._live, site, calls) if later_count else self._judge_and_sync
             finding = self._reopen(made.node, self._recorded_as, clock, lambda _: judged())
         places: list[tuple[int, int]] = []
         spans = [(offset, length) for offset, _, length in _extents(extents)]
@@ -172,14 +174,16 @@ class Verifier:
                 places = recovery.places(directory)
         answer = asdict(replace(finding, ms=clock.laps_ms))
         recording = {"log": recovery.pack(made.log), "trace": recovery.pack(made.trace)}
-        return answer | recording | {"digest": digest, "places": places}
+        return answer | recording | {"digest": digest, "places": places, "calls": calls}
 
-    def _live(self, site: Site) -> Finding:
-        """Let the database recover and work on; return what it showed, or how it failed."""
+    def _live(self, site: Site, calls: list[dict[str, Any]]) -> Finding:
+        """Let the database recover and work on; return what it showed, or how it failed. Add its calls if it tells."""
         # Process 1 reaps all its children when a fork ends.
         self._judge.kill()
         try:
-            return decode(Finding, recorder.carry_out(site)["finding"])
+            facts = recorder.carry_out(site)
+            calls += facts.get("calls", ())
+            return decode(Finding, facts["finding"])
         except EngineFailed as error:
             return Finding(error.kind, detail=str(error))
 
