@@ -155,8 +155,9 @@ def export(
     if len(evidence.logs.all) > 1:
         raise UsageError(f"{state.id} is a state of two disks, and a folder has one: see rig explain and rig shell")
     engine, scenario = load(evidence.scenario.engine_module), evidence.scenario
-    work = Work(scenario.workload.name, scenario.seed, scenario.workload.transaction_count, engine.spec.skills)
-    is_early = not work.creates
+    spec, lives, skills = scenario.workload, scenario.lives, engine.spec.skills
+    work = Work(spec.name, scenario.seed, spec.transaction_count, skills, lives)
+    is_early = not work.creates and not lives
     control_entry = evidence.timeline.setup.entry_index if is_early else evidence.logs.first.entry_count
     files, control = evidence.files([state, evidence.durable_state(control_entry)])
     if files is None or control is None:
@@ -175,8 +176,9 @@ def export(
         needs = _write_program(evidence, verdict, folder, own, build)
     elif stock := stock_of(engine):
         (folder / "control.tar.gz").write_bytes(control)
+        last = evidence.timeline.acks[-1].number if lives else -1
         # A transaction in flight at the cut may be there.
-        counts = {"control": 0 if is_early else -1, "expected": max(verdict.acked, verdict.recovered or 0)}
+        counts = {"control": 0 if is_early else last, "expected": max(verdict.acked, verdict.recovered or 0)}
         needs = _write_engine(scenario, work, counts, folder, stock)
     (folder / "README.md").write_text(_readme(evidence, verdict, needs))
     if own and not runs_program:

@@ -168,3 +168,7 @@ def test_a_program_that_forgets_to_sync_after_a_recovery_breaks_only_in_its_seco
     assert bool(code) is any(one.lost for one in verdicts)
     assert all(one.recovered is not None for one in verdicts), "it always comes back"
     assert all((one.recovered or 0) >= shown[Address.parse(one.state).before] for one in verdicts)
+    if lost := [one.state for one in verdicts if one.lost][-1:]:
+        exported = rig("export", "program-ext4-durable_secondcut", *lost, "exported", "--run-program")
+        assert not exported.returncode, exported.stderr
+        assert "NOT AS ACKNOWLEDGED" in exported.stdout

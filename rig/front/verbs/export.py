@@ -26,7 +26,7 @@ def export(
     image: str | None, run_dir: Path | None,
 ) -> None:  # fmt: skip
     """Write a crash state into FOLDER: disk image, files, and a script that shows the verdict without the rig."""
-    from rig.campaign.evidence import of_scenario, state_of, verdict_of
+    from rig.campaign.evidence import of_scenario, of_state, verdict_of
     from rig.campaign.export import export as export_state
     from rig.front.progress import show
     from rig.machines.guests import guests
@@ -38,9 +38,9 @@ def export(
     with (
         show("exporting", "states judged") as progress,
         guests([build] if build else [], progress.says) as source,
-        of_scenario(target, scenario, source.of(stored)) as evidence,
+        of_scenario(target, scenario, source.of(stored)) as of_run,
+        of_state(target, of_run, state) as (evidence, crash_state),
     ):
-        crash_state = state_of(evidence, state)
         verdict = verdict_of(evidence, target, crash_state, state)
         exported = export_state(
             evidence, crash_state, verdict, folder, fixture=fixture, build=build, runs_program=run_program

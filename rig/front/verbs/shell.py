@@ -30,7 +30,7 @@ _END = b"\x04"
 @options.run_dir(help="Run directory [default: the newest in runs/].")
 def shell(*, scenario: str, state: str, library: str | None, image: str | None, run_dir: Path | None) -> None:
     """Boot a machine with a crash state mounted, and start a shell in it; no database has been opened there."""
-    from rig.campaign.evidence import of_scenario, state_of
+    from rig.campaign.evidence import of_scenario, of_state
     from rig.front.progress import show
     from rig.machines.guests import guests
     from rig.store import Run
@@ -42,10 +42,11 @@ def shell(*, scenario: str, state: str, library: str | None, image: str | None, 
         progress.says(f"the disk of {state} is mounted; leave with `exit`")
     with (
         guests([build] if build else []) as source,
-        of_scenario(target, scenario, source.of(stored)) as evidence,
+        of_scenario(target, scenario, source.of(stored)) as of_run,
+        of_state(target, of_run, state) as (evidence, crash_state),
         _raw(),
     ):
-        code = evidence.shell(state_of(evidence, state), _typing(), _print)
+        code = evidence.shell(crash_state, _typing(), _print)
     sys.exit(code)
 
 
