@@ -23,7 +23,7 @@ from rig.contract.orders import DROP_PREFIX, Orders, Processor, Shim
 DEFAULT_WORKLOAD = "ledger"
 OWN_WORKLOAD = "own"
 # In place of the word of a tuning: another process on the file system syncs a file of its own, or needs so much memory
-# that each page is written back at once; or transactions of a user's program overlap. The number of clients follows.
+# that pages are written back early; or transactions of a user's program overlap. The number of clients follows.
 NEIGHBOUR, WRITEBACK, CLIENTS = "neighbour", "writeback", "clients"
 NEIGHBOURS = (NEIGHBOUR, WRITEBACK)
 # The faults under which each is measured. What was written back survives a crash of the operating system without a

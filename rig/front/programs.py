@@ -192,7 +192,7 @@ def _company(neighbour: str | None, clients: int | None) -> tuple[str, int]:
 def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
     if name not in offered:
         word = next(word for word in COMPANY_FAULTS if f".{word}" in name)
-        who = "several clients" if word == CLIENTS else "a neighbour"
+        who = {CLIENTS: "several clients", WRITEBACK: "a neighbour that writes back"}.get(word, "a neighbour")
         raise UsageError(
             f"there is no {name}: a program has {who} at work, under {', '.join(COMPANY_FAULTS[word])}, "
             "and on a file system that keeps what it has synced and has no server"

@@ -21,6 +21,7 @@ from rig.guest.programs.own import limits_of
 from rig.guest.site import Site
 from rig.guest.watch import earlywriteback
 from rig.guest.watch.calls import body_of
+from rig.guest.watch.forks import EngineFailed
 from rig.guest.watch.stopped import files_in_memory
 from rig.guest.watch.supervisor import Action, WorkloadPhase, WorkloadPosition, supervise
 
@@ -103,5 +104,7 @@ def run(site: Site) -> dict[str, Any]:
     if adder.wanted and not adder.count:
         raise RuntimeError(f"the shim {shim} added nothing: no transaction writes to a file of that name")
     if isinstance(watch, earlywriteback.EarlyWriteback) and not watch.count:
-        raise RuntimeError("nothing was written back early: the workload writes to no file by a call that is seen")
+        raise EngineFailed(
+            "it changes files by no call that is seen, so no page was written back early (io_uring, AIO)"
+        )
     return {**facts, "added": adder.count}

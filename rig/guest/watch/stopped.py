@@ -20,14 +20,16 @@ _VECTOR, _VECTORS_MAX = struct.Struct("<QQ"), 1024
 _LENGTH_AT = {1: 2, 18: 2, 285: 3}
 # The same for a list of buffers: the argument with the list, the next has its length.
 _VECTORS_AT = {20: 1, 296: 1, 328: 1}
+# The argument with the descriptor that is written to, if it is not the first: splice and copy_file_range.
+_DESCRIPTOR_AT = {275: 2, 326: 2}
 # Calls that may make a file: the argument with the flags; None if they always do.
 _FLAGS_AT = {2: 1, 85: None, 257: 2}
 _RENAMES, _RENAMES_AT = {82}, {264, 316}
 
 
 def of_descriptor(stop: Stop) -> str:
-    """Return the file of a descriptor, the first argument."""
-    return _link(stop, f"fd/{_signed_number(stop.arguments[0])}")
+    """Return the file of the descriptor that a call is about, or that it writes to."""
+    return _link(stop, f"fd/{_descriptor(stop)}")
 
 
 def of_path(stop: Stop) -> str:
@@ -108,26 +110,30 @@ def length_bytes(stop: Stop) -> int:
 
 
 def position(stop: Stop) -> int:
-    """Return where the descriptor in the first argument writes next; -1 if it has no position."""
+    """Return where the descriptor of a call writes next; -1 if it has no position."""
     with suppress(OSError, ValueError, IndexError):
         position, flags = _position_and_flags(stop)
         if flags & os.O_APPEND:
-            return os.stat(f"/proc/{stop.pid}/fd/{_signed_number(stop.arguments[0])}").st_size
+            return os.stat(f"/proc/{stop.pid}/fd/{_descriptor(stop)}").st_size
         return position
     return -1
 
 
 def is_synced(stop: Stop) -> bool:
-    """Return whether each write to the descriptor in the first argument is also a sync."""
+    """Return whether each write to the descriptor of a call is also a sync."""
     with suppress(OSError, ValueError, IndexError):
         return bool(_position_and_flags(stop)[1] & os.O_DSYNC)
     return False
 
 
 def _position_and_flags(stop: Stop) -> tuple[int, int]:
-    lines = Path(f"/proc/{stop.pid}/fdinfo/{_signed_number(stop.arguments[0])}").read_text().splitlines()
+    lines = Path(f"/proc/{stop.pid}/fdinfo/{_descriptor(stop)}").read_text().splitlines()
     known = dict(line.split(":", 1) for line in lines[:2])
     return int(known["pos"]), int(known["flags"], 8)
+
+
+def _descriptor(stop: Stop) -> int:
+    return _signed_number(stop.arguments[_DESCRIPTOR_AT.get(stop.number, 0)])
 
 
 def program(stop: Stop) -> str:

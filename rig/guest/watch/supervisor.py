@@ -255,6 +255,9 @@ _SUPERVISED: Mapping[int, tuple[CallName, _PathOf, int | None]] = {
     20: (CallName.WRITE, stopped.of_descriptor, None),  # writev
     296: (CallName.WRITE, stopped.of_descriptor, 3),  # pwritev
     328: (CallName.WRITE, stopped.of_descriptor, 3),  # pwritev2
+    40: (CallName.WRITE, stopped.of_descriptor, None),  # sendfile
+    275: (CallName.WRITE, stopped.of_descriptor, None),  # splice
+    326: (CallName.WRITE, stopped.of_descriptor, None),  # copy_file_range
     76: (CallName.TRUNCATE, stopped.of_path, 1),  # truncate
     77: (CallName.TRUNCATE, stopped.of_descriptor, 1),  # ftruncate
     87: (CallName.UNLINK, stopped.of_path, None),  # unlink

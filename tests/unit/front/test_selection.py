@@ -134,5 +134,5 @@ def test_a_program_beside_a_neighbour_is_measured_at_work_alone_where_it_can_be(
     for filesystem, fault, workload in (("ext4", "plp", ""), ("nfs", "torn", ""), ("ext4", "torn", "creation")):
         with pytest.raises(UsageError, match="a program has a neighbour at work, under oscrash, powercut, torn"):
             programs.select(path, filesystem, [fault], None, workload=workload, neighbour="sync")
-    with pytest.raises(UsageError, match="a program has a neighbour at work, under powercut, torn, and on"):
+    with pytest.raises(UsageError, match="a neighbour that writes back at work, under powercut, torn, and on"):
         programs.select(path, "ext4", ["oscrash"], None, neighbour="writeback")

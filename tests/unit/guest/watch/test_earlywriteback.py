@@ -39,6 +39,8 @@ class Workload:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.below = folder, Below()
         self.watch = EarlyWriteback(str(folder), self.below)
+        # In the transactions 0 and 3 everything is early.
+        monkeypatch.setattr(earlywriteback, "_SHARES", (1,))
         # The files that were really written back, by name.
         self.written: list[str] = []
         carry_out = earlywriteback.write_back
@@ -110,9 +112,30 @@ def test_a_file_that_cannot_be_written_back_is_an_error() -> None:
         os.close(writing)
 
 
+def test_some_pages_are_late_in_some_transactions_and_the_same_ones_in_each_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def syncs_that_came_first() -> list[bool]:
+        workload = Workload(tmp_path, monkeypatch)
+        monkeypatch.setattr(earlywriteback, "_SHARES", (0.5, 1))
+        late = []
+        for number in range(1, 65):
+            place = WorkloadPosition(WorkloadPhase.COMMIT, number)
+            workload.call(CallName.WRITE, "log", place)
+            before = workload.watch.count
+            workload.call(CallName.SYNC, "log", place)
+            late.append(workload.watch.count == before)
+        return late
+
+    late = syncs_that_came_first()
+    # A quarter of them, on average: half of half of the transactions.
+    assert 4 < sum(late) < 32
+    assert late == syncs_that_came_first()
+
+
 @pytest.mark.parametrize("word", ["", "neighbour", "writeback"])
 def test_only_orders_that_say_so_have_it(word: str) -> None:
-    site = cast("Site", SimpleNamespace(directory="/mnt", orders=SimpleNamespace(neighbour=word)))
+    site = cast("Site", SimpleNamespace(directory="/mnt", orders=SimpleNamespace(neighbour=word, seed=1)))
     below = Below()
     watch = earlywriteback.beneath(site, below)
     assert (watch is not below) is (word == "writeback")

@@ -93,3 +93,28 @@ def test_files_of_the_workload_are_opened_without_a_sync_of_each_write_and_other
     assert [errno.EEXIST, errno.ENOENT] == errors
     assert 0o640 == (own / "made").stat().st_mode & 0o777
     assert b"1" == (own / "made").read_bytes()
+
+
+def test_what_is_copied_from_another_file_is_a_write_to_the_file_that_gets_it(tmp_path: Path) -> None:
+    site = Site(matrix.select(["sqlite-ext4-wal_full_powercut"])[0].orders, str(tmp_path))
+
+    def body(_: Send) -> None:
+        (tmp_path / "source").write_text("12345678")
+        source = os.open(tmp_path / "source", os.O_RDONLY)
+        log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+        reader, writer = os.pipe()
+        tell("setup")
+        tell("begin-1")
+        os.sendfile(log, source, 0, 4)
+        os.copy_file_range(source, log, 4, 4)
+        os.write(writer, b"90")
+        os.splice(reader, log, 2)
+        tell("ack-1")
+
+    watch = Teller(str(tmp_path))
+    supervise(site, body, watch, details=True).require("the workload")
+    # How much such a call writes is known only when it has returned.
+    assert [(CallName.WRITE, "log", place, -1) for place in (0, 4, 8)] == [
+        (call.name, call.path, call.offset_bytes, call.length_bytes) for call in watch.calls if call.number == 1
+    ]
+    assert b"1234567890" == (tmp_path / "log").read_bytes()
