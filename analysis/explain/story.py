@@ -19,6 +19,7 @@ from rig.analysis.explain.instants import span_text
 from rig.contract.calls import SeenCall
 from rig.contract.orders import ADD_EVERYTHING, ADD_WITHIN, DIRECTORY
 from rig.contract.results import VerdictKind
+from rig.contract.scenario import WRITEBACK
 from rig.engines.syncs import CallName
 from rig.faults import DiskLetter, JointState
 from rig.filesystems.roles import ChangeKind, FileChange
@@ -196,10 +197,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield f"It is enough that one of {len(loss.culprit.sets)} writes is lost, for example the {_short(sets[0][0])}."
     else:
         yield f"It is enough that {_list_text(sets[0])} {_is_or_are(sets[0])} lost."
-    if loss.premise is loss.first and explanation.landed and explanation.landed[0]:
-        writes, call = explanation.landed[0], explanation.landed_by
-        by = f"; the last call before that which may be behind it is {call_text(call)}" if call else ""
-        yield f"It begins as soon as {_list_text(writes)} {_is_or_are(writes)} on the disk{by}."
+    yield from _premise_sentences(explanation)
     if explanation.torn:
         torn, by = explanation.torn, f" of {explanation.torn.program}" if explanation.torn.program else ""
         yield f"It is enough that {_list_text(explanation.landed[0])} {_is_or_are(explanation.landed[0])} on the disk."
@@ -229,6 +227,19 @@ def _what_happened(explanation: Explanation) -> str:
     # The report has the whole with the verdict. Here it would hide the reason.
     detail = shorten(verdict.detail, _DETAIL_MAX, placeholder=" [...]").rstrip(".")
     return f"After this cut, {phase}, {meaning(verdict.kind)}{f': {detail}' if detail else ''}."
+
+
+def _premise_sentences(explanation: Explanation) -> Iterator[str]:
+    """Yield what has to be on the disk, if that is the news."""
+    loss, writes = explanation.loss, explanation.landed[0] if explanation.landed else ()
+    if not writes:
+        return
+    if explanation.scenario.tuned == WRITEBACK:
+        yield f"It is enough that {_list_text(writes)} {_is_or_are(writes)} on the disk early, before a sync."
+    elif loss.premise is loss.first:
+        call = explanation.landed_by
+        by = f"; the last call before that which may be behind it is {call_text(call)}" if call else ""
+        yield f"It begins as soon as {_list_text(writes)} {_is_or_are(writes)} on the disk{by}."
 
 
 def _blame_sentences(explanation: Explanation) -> Iterator[str]:

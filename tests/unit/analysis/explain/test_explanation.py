@@ -118,6 +118,14 @@ def test_a_proven_explanation_names_the_write_the_call_and_the_sync(tmp_path: Pa
     assert [("table",)] == run.asked
 
 
+def test_beside_a_neighbour_that_writes_back_it_names_what_was_on_the_disk_early(tmp_path: Path) -> None:
+    found, _ = explained(tmp_path, helps=False)
+    early = replace(found, scenario=replace(found.scenario, tuned="writeback"), landed=found.lost)
+    words = "It is enough that the write of 512 bytes at 1024 of table is on the disk early, before a sync."
+    assert words in paragraph(early)
+    assert words not in paragraph(replace(found, landed=found.lost))
+
+
 def test_where_not_even_a_sync_of_everything_helps_it_is_about_no_sync(tmp_path: Path) -> None:
     found, run = explained(tmp_path, helps=False)
     assert "No sync mends it: with a sync of everything added, 1 of 1 contents show this" in paragraph(found)
