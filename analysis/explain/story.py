@@ -54,14 +54,17 @@ class Narrative:
     enough: tuple[str, ...]
     facts: tuple[str, ...]
     drawing: Drawing
+    # The last sentences of the paragraph: what would mend it. Empty in runs of earlier versions.
+    conclusion: str = ""
 
     @classmethod
     def of(cls, explanation: Explanation, promise: Promise | None) -> Narrative:
         """Tell an explanation."""
-        words = headline(explanation), paragraph(explanation)
+        *_, conclusion = _sentences(explanation)
         return cls(
-            *words, tuple(minimal_list(explanation)), tuple(facts_list(explanation, promise)), explanation.drawing
-        )
+            headline(explanation), paragraph(explanation), tuple(minimal_list(explanation)),
+            tuple(facts_list(explanation, promise)), explanation.drawing, conclusion,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -101,13 +101,14 @@ def lines(every_break: Sequence[Break], width: int = _WIDTH_MAX) -> list[str]:
         return []
     first, others = every_break[0], every_break[1:]
     parts = [f"WHAT BROKE: {first.title}: {first.extent}", f"{first.instants}."]
-    if first.telling and first.telling.story:
-        paragraph = first.telling.story.paragraph
+    conclusion = ""
+    if first.telling and (story := first.telling.story):
+        paragraph, conclusion = story.paragraph, story.conclusion
     elif first.telling:
         paragraph = f"Not explained: {first.telling.failure}"
     else:
         paragraph = f"To say why: {first.explain_line}"
-    parts += _paragraph_lines(paragraph, min(width, _WIDTH_MAX))
+    parts += _paragraph_lines(paragraph, conclusion, min(width, _WIDTH_MAX))
     parts.append(first.replay_line)
     if others:
         kinds = ", ".join(dict.fromkeys(f"{each.kind} of {each.row.outcome.settings_name}" for each in others[:3]))
@@ -117,8 +118,16 @@ def lines(every_break: Sequence[Break], width: int = _WIDTH_MAX) -> list[str]:
     return parts
 
 
-def _paragraph_lines(paragraph: str, width: int) -> Iterable[str]:
+def _paragraph_lines(paragraph: str, conclusion: str, width: int) -> Iterable[str]:
+    """Return the paragraph in a few lines of text; if it is too long, its middle is left out."""
+    whole, end = _text_lines(paragraph, width), _text_lines(conclusion, width, _PARAGRAPH_LINES_MAX // 2)
+    if len(whole) <= _PARAGRAPH_LINES_MAX:
+        return whole
+    return [*_text_lines(paragraph.removesuffix(conclusion), width, _PARAGRAPH_LINES_MAX - len(end)), *end]
+
+
+def _text_lines(text: str, width: int, lines_max: int | None = None) -> list[str]:
     return textwrap.wrap(
-        paragraph, width, initial_indent="  ", subsequent_indent="  ", max_lines=_PARAGRAPH_LINES_MAX,
+        text, width, initial_indent="  ", subsequent_indent="  ", max_lines=lines_max,
         placeholder=" ... (the report has the rest)", break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip

@@ -88,6 +88,15 @@ def test_a_terminal_gets_ten_lines_at_most(state: str) -> None:
     assert text[-1].startswith("and 2 more: ")
 
 
+def test_a_long_story_keeps_its_conclusion() -> None:
+    conclusion = "With a sync of the log added, 0 of 12 contents show this; without it, 9 of 12."
+    middle = "It is enough that a write is lost. " * 30
+    told = replace(story(), paragraph=f"{middle}{conclusion}", conclusion=conclusion)
+    text = lines(breaks(summary(), {FULL: Telling("torn", told)}), 100)
+    assert len(text) <= 10
+    assert f"(the report has the rest) {conclusion} rig replay" in " ".join(" ".join(text).split())
+
+
 def test_why_nothing_is_explained_is_told_in_a_line() -> None:
     text = lines(breaks(summary(), {FULL: Telling("torn", None, "it took longer than 120 s")}))
     assert "  Not explained: it took longer than 120 s" in text
