@@ -96,12 +96,13 @@ def not_reached(summary: Summary) -> str:
 
 def not_written_back(summary: Summary) -> str:
     """Return a sentence for the answer of a run: programs that kept a promise while nothing reached the disk early."""
-    measured = {row.outcome.scenario.tuned for row in summary.rows}
+    scenarios = [row.outcome.scenario for row in summary.rows]
+    tried = {scenario.measured_name for scenario in scenarios if scenario.tuned == WRITEBACK}
     kept = {
         row.outcome.scenario.measured_name for row in summary.rows
         if row.judgement.result is Result.KEPT and not row.is_sabotaged and _may_be_early(row.outcome.scenario)
-    }  # fmt: skip
-    if not kept or WRITEBACK in measured:
+    } - tried  # fmt: skip
+    if not kept:
         return ""
     return (
         " Not tried: pages that reach the disk before they are synced. "

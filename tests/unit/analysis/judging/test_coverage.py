@@ -120,7 +120,9 @@ def test_the_answer_names_a_program_that_was_kept_without_pages_that_are_early()
         "`--neighbour writeback` measures store with such pages."
     )
     assert "" == answer(own, result=Result.BROKEN)
-    assert "" == answer(own, samples.changed(own, tuned="writeback"))
+    early = samples.changed(own, tuned="writeback")
+    assert "" == answer(own, early)
+    assert "measures other with" in answer(samples.changed(own, tuning={"program": "other"}), early)
     # A database that comes with the rig; a fault and a file system without such pages.
     unfit = [made, samples.changed(own, fault="oscrash"), samples.changed(own, filesystem="nfs")]
     assert [""] * 3 == [answer(each) for each in unfit]

@@ -70,7 +70,7 @@ def test_a_group_that_cut_no_later_life_after_an_acknowledgement_proves_nothing(
 
 
 def test_a_group_whose_only_control_is_that_a_recovery_was_cut_proves_nothing() -> None:
-    # Beside a tuning no settings are controls, only a shim.
+    # With a tuning, no settings are controls, only a shim is.
     alone = changed(cut_inside(measured_scenario(DELETE_FULL, durable(20), FAULT), 3), tuned="page512")
     (row,) = summarise([alone], 5).rows
     assert Result.INCONCLUSIVE is row.judgement.result
