@@ -62,7 +62,7 @@ class Group:
     tuned: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.engine} on {self.filesystem}, {self.fault}{f', tuned {self.tuned}' if self.tuned else ''}"
+        text = f"{self.engine} on {self.filesystem}, {self.fault}{f', with {self.tuned}' if self.tuned else ''}"
         return text if is_default(self.workload) else f"{text}, workload {self.workload}"
 
 

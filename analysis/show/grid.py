@@ -91,7 +91,7 @@ def by_title(rows: Sequence[Row], words: Callable[[Scenario], str]) -> dict[str,
         scenario = row.outcome.scenario
         if scenario.shim == Shim.NONE:
             workload = "" if is_default(scenario.workload_name) else f", workload {scenario.workload_name}"
-            tuned = f", tuned {scenario.tuned}" if scenario.tuned else ""
+            tuned = f", with {scenario.tuned}" if scenario.tuned else ""
             rows_by_title.setdefault(f"{words(scenario)}, device {scenario.device.name}{tuned}{workload}", []).append(
                 row
             )

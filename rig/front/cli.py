@@ -265,7 +265,7 @@ def _request(
     from rig.engines.builds import library_for
 
     if program:
-        selected = programs.select(program, controls=controls, **of_program)
+        selected = programs.select(program, controls=controls, is_whole=profile.is_whole, **of_program)
         return selected.scenarios, selected.added, selected.build
     if given := [name for name, value in of_program.items() if value]:
         spelled = [each.opts[0] for each in click.get_current_context().command.params if each.name in given]

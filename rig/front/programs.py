@@ -125,15 +125,16 @@ def select(
     clients: int | None = None,
     environment: Sequence[str] = (),
     arguments: Sequence[str] = (),
+    is_whole: bool = False,
 ) -> Chosen:
     """Return a program and the scenarios that measure it; raise UsageError naming the choices.
 
     Without a workload, the faults that most people mean also cut the program while it is made, unless it has a
-    neighbour or several clients. With a focus, only steps of this name are cut.
+    neighbour or several clients. With a focus, only steps of this name are cut. A whole measurement also has power cuts
+    of the program while its pages are written back early, where that can be measured.
     """
     from rig.contract.faultspecs import SPECS
     from rig.engines import engine_named
-    from rig.engines.builds import library_for
     from rig.engines.program.spec import SPEC
     from rig.filesystems import default_filesystems, filesystem_named
     from rig.front import selection
@@ -154,15 +155,17 @@ def select(
         workloads = [workload] if workload else [OWN_WORKLOAD, *(SPEC.own_workloads if is_made_too else ())]
         names = [name_of(promises, each, tuned=tuned) for each in workloads]
         asked += [_scenario_named(offered, f"{SPEC.name}-{filesystem.word}-{name}_{fault}") for name in names]
+        if is_whole and is_made_too and workload is None and fault == DEFAULT_FAULT:
+            early = f"{SPEC.name}-{filesystem.word}-{name_of(promises, tuned=WRITEBACK)}_{fault}"
+            asked += [offered[early]] if early in offered else []
     measured = selection.with_controls(asked) if controls else asked
     if client_count > 1:
         asked, measured = ([tunings.with_clients(each, client_count) for each in group] for group in (asked, measured))
     added = selection.added_line(asked, measured)
     needs = recipes.of_file(Path(image)) if image else None
-    build = library_for({SPEC.name}, str(_program_of(Path(path), Path(image)) if image else path))
+    build = replace(_build_of(path, image), image=needs.name if needs else "", client_count=client_count)
     tuning = _tuning(Path(path).name, needs, environment, arguments)
     processor = needs.processor if needs else Processor.PLAIN
-    build = replace(build, image=needs.name if needs else "", client_count=client_count)
     measured = [replace(scenario, tuning={**scenario.tuning, **tuning}, processor=processor) for scenario in measured]
     if focus:
         # A program without syncs leaves few states to cut inside a step, and is cut everywhere.
@@ -198,6 +201,13 @@ def _scenario_named(offered: Mapping[str, Scenario], name: str) -> Scenario:
             "and on a file system that keeps what it has synced and has no server"
         )
     return offered[name]
+
+
+def _build_of(path: str, image: str | Path | None) -> Library:
+    from rig.engines.builds import library_for
+    from rig.engines.program.spec import SPEC
+
+    return library_for({SPEC.name}, str(_program_of(Path(path), Path(image)) if image else path))
 
 
 def _program_of(path: Path, image: Path) -> Path:

@@ -3,8 +3,8 @@
 They are not multiplied with the rest of the matrix: only settings with a promise of their own, the default workload and
 cuts of one recording. Each tuning has the control of swallowed syncs, and mutants of the syncs that only it makes.
 
-A noisy neighbour has a word in the same place, is measured only if it is named, and leaves the engine as it is. So have
-several clients of a user's program; how many there are follows later (`with_clients`).
+A neighbour has a word in the same place and leaves the engine as it is; the noisy one is measured only if it is named.
+So are several clients of a user's program; how many there are follows later (`with_clients`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from rig.contract.faultspecs import SPECS
 from rig.contract.orders import DROP_PREFIX, Shim
-from rig.contract.scenario import CLIENTS, COMPANY_FAULTS, NEIGHBOURS, Scenario, is_default, name_of
+from rig.contract.scenario import CLIENTS, COMPANY_FAULTS, NEIGHBOURS, WRITEBACK, Scenario, is_default, name_of
 from rig.engines import Engine, engine_named, settings_name
 from rig.engines.own import ClientsDriver
 from rig.engines.syncs import kinds
@@ -56,7 +56,12 @@ def with_clients(scenario: Scenario, count: int) -> Scenario:
 
 
 def is_nightly(scenario: Scenario) -> bool:
-    """Return whether a tuned scenario represents its tuning at night, or is the control of one that does."""
+    """Return whether a tuned scenario represents its tuning at night, or is the control of one that does.
+
+    Pages that are written back early are measured at night, too, in plain power cuts.
+    """
+    if scenario.tuned == WRITEBACK:
+        return scenario.fault == "powercut"
     spec = engine_named(scenario.engine).spec
     if scenario.tuned not in spec.tunings:
         return False

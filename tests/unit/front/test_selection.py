@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rig.analysis.judging.outcome import summarise
 from rig.contract.errors import UsageError
+from rig.contract.scenario import WRITEBACK
 from rig.front import programs
 from rig.front.selection import added_line, select, with_controls
 from rig.planning import matrix
@@ -136,3 +138,21 @@ def test_a_program_beside_a_neighbour_is_measured_at_work_alone_where_it_can_be(
             programs.select(path, filesystem, [fault], None, workload=workload, neighbour="sync")
     with pytest.raises(UsageError, match="a neighbour that writes back at work, under powercut, torn, and on"):
         programs.select(path, "ext4", ["oscrash"], None, neighbour="writeback")
+
+
+def test_a_whole_measurement_of_a_program_has_its_pages_written_back_early_where_that_is_possible(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+
+    def early(*filesystems: str, fault: str = "powercut", is_whole: bool = True, **others: Any) -> set[str]:
+        chosen = programs.select(str(tmp_path / "program"), filesystems, (fault,), None, is_whole=is_whole, **others)
+        return {one.id for one in chosen.scenarios if one.tuned == WRITEBACK}
+
+    with_control = {"program-ext4-durable.writeback_powercut", "program-ext4-durable.writeback+eatmydata_powercut"}
+    assert with_control == early("ext4", "nfs", "ext2")
+    assert not early("ext4", is_whole=False)
+    assert not early("ext4", fault="torn")
+    assert not early("ext4", clients=2)
+    assert not early("ext4", focus="merge")
+    assert not early("ext4", workload="own")

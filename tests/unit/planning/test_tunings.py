@@ -16,7 +16,7 @@ from rig.analysis.show.table import table_text
 from rig.contract.errors import UsageError
 from rig.contract.orders import Shim
 from rig.contract.results import VerdictKind
-from rig.contract.scenario import COMPANY_FAULTS, NEIGHBOURS, name_of
+from rig.contract.scenario import COMPANY_FAULTS, NEIGHBOURS, WRITEBACK, name_of
 from rig.engines import Tuning, engine_named
 from rig.engines.sqlite.spec import SPEC
 from rig.front.selection import with_controls
@@ -61,7 +61,8 @@ def test_a_neighbour_is_offered_beside_settings_that_promise_something_and_chang
         assert replace(one.orders, neighbour="") == alone.orders
         assert one.recording_key != alone.recording_key
         assert group_of(one) != group_of(alone)
-    assert not any(one.tuned in NEIGHBOURS for one in NIGHTLY)
+    at_night = {(one.tuned, one.fault) for one in NIGHTLY if one.tuned in NEIGHBOURS}
+    assert {(WRITEBACK, "powercut")} == at_night
     programs = matrix.scenarios_of([engine_named("program")])
     names = {one.id for one in programs if one.tuned}
     assert {"program-ext4-atomic.neighbour_torn", "program-xfs-durable.neighbour+eatmydata_powercut"} <= names
@@ -87,6 +88,7 @@ def test_by_default_a_chosen_few_are_measured_at_night_and_none_else() -> None:
     assert not any(one.tuned for one in defaults.default_scenarios(matrix.profile("quick"), control_settings))
     found = {one.settings_name for one in NIGHTLY if one.tuned}
     some = {"wal_full.page512", "wal_full.page512+eatmydata", "delete_full.page512", "wal_normal.autocheckpoint1"}
+    some |= {"persist_normal.writeback", "wal_full.writeback", "wal_full.writeback+eatmydata"}
     assert some < found
     assert not found & {"delete_normal.page512", "wal_full.page1024", "wal_full.page1024+eatmydata"}
     assert {"powercut", "torn"} == {one.fault for one in NIGHTLY if one.tuned}
@@ -122,7 +124,7 @@ def test_a_tuning_has_its_own_group_with_the_control_of_swallowed_syncs() -> Non
     assert 1 == len({group_of(one) for one in measured})
     tuned, plain = matrix.select(["sqlite-ext4-persist_full.page512_torn", "sqlite-ext4-persist_full_torn"])
     assert group_of(plain) != group_of(tuned)
-    assert "sqlite on ext4, torn, tuned page512" == str(group_of(tuned))
+    assert "sqlite on ext4, torn, with page512" == str(group_of(tuned))
     assert [True, False] == [is_control(one) for one in reversed(measured)]
 
 

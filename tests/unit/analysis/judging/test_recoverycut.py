@@ -74,5 +74,5 @@ def test_a_group_whose_only_control_is_that_a_recovery_was_cut_proves_nothing() 
     alone = changed(cut_inside(measured_scenario(DELETE_FULL, durable(20), FAULT), 3), tuned="page512")
     (row,) = summarise([alone], 5).rows
     assert Result.INCONCLUSIVE is row.judgement.result
-    words = "no control of sqlite on ext4, recoverycut, tuned page512 was measured: leave out --no-controls"
+    words = "no control of sqlite on ext4, recoverycut, with page512 was measured: leave out --no-controls"
     assert words == row.judgement.reasons[0]
