@@ -113,6 +113,10 @@ def _doubts(run: ProgramStep) -> list[str]:
     """Return what looks as if acknowledged transactions could be lost."""
     if (everything := run.files.get("*")) and everything.synced:
         return []
+    if not any(calls.changed for calls in run.files.values()):
+        return [
+            "note: it changes no file that is seen, and io_uring and AIO are not seen: what it acknowledges may be lost"
+        ]
     if not any(calls.synced for calls in run.files.values()):
         return [f"note: it never syncs a file, so what it acknowledges may be lost; {_UNSEEN}"]
     notes = [

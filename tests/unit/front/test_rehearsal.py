@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from rig.campaign.rehearsal import ProgramStep
+from rig.campaign.rehearsal import FileCalls, ProgramStep
 from rig.contract.results import Verdict, VerdictKind
 from rig.contract.scenario import Scenario
 from rig.engines.builds import Library
 from rig.front import rehearsal
-from rig.front.rehearsal import void_if_it_never_opens
+from rig.front.rehearsal import report, void_if_it_never_opens
 from rig.planning import matrix
 from rig.store import Run
 from tests.unit.samples import verdict
@@ -59,3 +59,19 @@ def test_a_program_whose_recovery_fails_without_a_cut_is_not_said_to_be_broken_b
         assert run.voided[SCENARIO.id].startswith(
             "the program fails without any cut, `recover` ended with exit code 1; it said: no module"
         )
+
+
+@pytest.mark.parametrize(
+    ("files", "note"),
+    [
+        ({}, "io_uring and AIO are not seen"),
+        ({".": FileCalls(made=0, changed=0, synced=1)}, "io_uring and AIO are not seen"),
+        ({"log": FileCalls(made=1, changed=1, synced=0)}, "never syncs a file"),
+        ({"log": FileCalls(made=0, changed=1, synced=1)}, ""),
+    ],
+)
+def test_what_no_call_that_is_seen_has_written_is_not_called_unsynced(files: dict[str, FileCalls], note: str) -> None:
+    lines = report([ProgramStep("run", 0.1, "ack 1", "", "", files), ProgramStep("recover", 0.1, "have 1", "", "", {})])
+    notes = [line for line in lines if line.startswith("note:")]
+    assert note in " ".join(notes)
+    assert bool(note) is bool(notes)
